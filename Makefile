@@ -1,0 +1,53 @@
+# `make demo` runs the main job, `make test` passes the tests; each sets up what it needs, in .venv and in the user's cache.
+
+VENV := .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo demo-sglang test test-all lint setup system engines lock clean
+
+demo: setup
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh local
+
+demo-sglang: setup engines
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh local-sglang
+
+test: setup system engines lint
+	$(BIN)/pytest -m "not full"
+
+test-all: setup system engines lint
+	$(BIN)/pytest
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+setup: $(READY)
+
+$(READY): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..." >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --disable-pip-version-check --quiet --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+# What tests need of the system: sshd, rsync, network namespaces. By apt, where root; else what is missing is told.
+system:
+	@sh tests/system.sh
+
+# The real SGLang on the CPU, in an environment of its own below the user's cache.
+engines: setup
+	@$(BIN)/deploy engine install sglang-cpu
+
+# New pins for everything in pyproject.toml and requirements/dev.in.
+lock: setup
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--extra local pyproject.toml requirements/dev.in -o requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--extra local pyproject.toml -o requirements/run.txt
+
+clean:
+	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

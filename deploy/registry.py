@@ -1,0 +1,31 @@
+"""A package's modules, by name: what makes "one new file" true for engines, checks, steps, views and commands."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from types import ModuleType
+
+from deploy.errors import ConfigError
+
+
+def names(package: str) -> list[str]:
+    """Names of the modules in `package`, sorted; those that begin with an underscore are its own."""
+    paths = importlib.import_module(package).__path__
+    return sorted(module.name for module in pkgutil.iter_modules(paths) if not module.name.startswith("_"))
+
+
+def load(package: str, name: str, kind: str) -> ModuleType:
+    """The module `name` of `package`; a `kind` that does not exist is a ConfigError with the nearest name."""
+    known = names(package)
+    module = name.replace("-", "_")
+    if module not in known:
+        raise ConfigError(f"there is no {kind} {name!r}", remedy=nearest(name, known))
+    return importlib.import_module(f"{package}.{module}")
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """A remedy for a word that is not known: the nearest one, or all of them."""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
