@@ -1,0 +1,62 @@
+"""What contradicts itself in a profile although each of its fields is fine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deploy.profile import Profile
+
+
+def contradictions(profile: Profile) -> Iterator[tuple[str, str]]:
+    """Each (dotted path, what is wrong) that no single field shows."""
+    yield from _speculation(profile)
+    yield from _spread(profile)
+    yield from _said_twice(profile)
+
+
+def _speculation(profile: Profile) -> Iterator[tuple[str, str]]:
+    speculative = profile.speculative
+    if speculative is None:
+        if profile.draft:
+            yield "draft", "needs `speculative`, which says how it is used: speculative: {algorithm: EAGLE3}"
+        if "accept_length" in profile.gates:
+            yield "gates.accept_length", "needs `speculative`: nothing is drafted, so nothing is accepted"
+        return
+    if speculative.algorithm == "EAGLE3" and profile.draft is None:
+        yield "speculative.algorithm", "EAGLE3 needs a draft"
+    tokens, steps = speculative.num_draft_tokens, speculative.num_steps
+    if speculative.eagle_topk == 1 and tokens not in (None, steps + 1):
+        yield (
+            "speculative.num_draft_tokens",
+            f"is {tokens}, but a chain (eagle_topk 1) of {steps} steps verifies {steps + 1}; leave it out",
+        )
+
+
+def _spread(profile: Profile) -> Iterator[tuple[str, str]]:
+    parallel = profile.parallel
+    if profile.engine.name != "sglang":
+        return
+    if parallel.tp % parallel.ep:
+        yield "parallel.ep", f"is {parallel.ep}, which does not divide tp {parallel.tp}"
+    if not profile.gpus:
+        return
+    wanted, there = parallel.tp * parallel.pp, profile.gpus * profile.nodes
+    # with data-parallel attention the copies share the tensor-parallel GPUs; without it each has its own
+    if there not in (wanted, wanted * parallel.dp):
+        yield (
+            "parallel",
+            f"tp {parallel.tp} x pp {parallel.pp} = {wanted} GPUs, but {profile.nodes} x {profile.gpus} are taken",
+        )
+
+
+def _said_twice(profile: Profile) -> Iterator[tuple[str, str]]:
+    for name, how in profile.secrets.items():
+        if name in profile.env:
+            yield f"env.{name}", "is also a secret; its value belongs in the caller's environment alone"
+        if how != "env" and how in profile.args:
+            yield f"args.{how}", f"is also given by the secret {name}"
+    for name in profile.nccl.variables():
+        if f"NCCL_{name}" in profile.env:
+            yield f"env.NCCL_{name}", f"is also said by nccl.{name}"
