@@ -1,0 +1,54 @@
+"""What must be true before a load of minutes is worth starting: one topic a file, found by its file name.
+
+A check is a module of this package with `check(node, remote) -> Iterable[Finding]`. It reads facts, judges them,
+changes nothing, and never stops at the first thing it dislikes: the user is told everything at once.
+
+* PASS: looked, and it is right. `what` says what was seen.
+* WARN: will probably work; does not stop the run.
+* FAIL: would fail, or fail silently; the run stops before anything was touched, unless the check is waived by name.
+* UNKNOWN: could not look (no tool, no right to read). Never told as PASS: what nobody saw is not fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, cast
+
+from deploy import registry
+from deploy.errors import RemoteFailed
+
+if TYPE_CHECKING:
+    from deploy.plan import Node
+    from deploy.remote import Remote
+
+Verdict = Literal["PASS", "WARN", "FAIL", "UNKNOWN"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One verdict of one check: what was found, the lines that show it, and what to do about it."""
+
+    check: str  # the module's name, which is also the word for `waive=[...]`
+    verdict: Verdict
+    what: str
+    evidence: str = ""
+    remedy: str = ""
+
+
+class Check(Protocol):
+    """A module of this package."""
+
+    def check(self, node: Node, remote: Remote) -> Iterable[Finding]:
+        """Look, judge, change nothing."""
+
+
+def run(node: Node, remote: Remote) -> Iterator[Finding]:
+    """Every check, one after the other; one that the host would not answer is UNKNOWN, and the others go on."""
+    for name in registry.names(__name__):
+        check = cast("Check", registry.load(__name__, name, "check"))
+        remote.say(name)
+        try:
+            yield from check.check(node, remote)
+        except RemoteFailed as error:
+            yield Finding(name, "UNKNOWN", error.what, error.evidence, error.remedy)
