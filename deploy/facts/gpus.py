@@ -1,0 +1,109 @@
+"""Which GPUs a host has, and which processes hold their memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deploy.errors import RemoteFailed
+from deploy.facts import Asks
+
+# Names come last: they may hold commas.
+GPUS = (
+    "nvidia-smi",
+    "--query-gpu=index,uuid,memory.total,memory.used,driver_version,compute_cap,name",
+    "--format=csv,noheader,nounits",
+)
+HOLDERS = (
+    "nvidia-smi",
+    "--query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name",
+    "--format=csv,noheader,nounits",
+)
+# The return values that nvidia-smi's manual names (15: a GPU fell off the bus), 18 (library and driver differ) and 255:
+# what is wrong then stands on its stdout, often beside the lines of the healthy GPUs.
+STATUSES = (0, 2, 3, 4, 6, 8, 9, 10, 12, 13, 14, 15, 18, 255)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU; None is what it would not say."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_total_mib: int | None
+    memory_used_mib: int | None
+    driver: str | None
+    compute_cap: str | None  # as "12.0"
+
+
+@dataclass(frozen=True)
+class ComputeProcess:
+    """A process that holds memory of a GPU. Its pid may be another namespace's, and so not in our /proc."""
+
+    gpu_uuid: str
+    pid: int
+    name: str | None
+    used_mib: int | None
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """What could be seen; None is unknown, never "none there", and `error` says what was wrong, also with a part."""
+
+    all: tuple[Gpu, ...] | None
+    holders: tuple[ComputeProcess, ...] | None
+    error: str = ""
+
+
+def parse(text: str) -> tuple[tuple[Gpu, ...], str]:
+    """The GPUs in the answer to GPUS, and whatever else it said."""
+    rows, rest = _rows(text, 7)
+    return tuple(
+        Gpu(int(index), uuid, name, _mib(total), _mib(used), _known(driver), _known(capability))
+        for index, uuid, total, used, driver, capability, name in rows
+    ), rest
+
+
+def parse_holders(text: str) -> tuple[tuple[ComputeProcess, ...], str]:
+    """The processes in the answer to HOLDERS, and whatever else it said."""
+    rows, rest = _rows(text, 4)
+    return tuple(ComputeProcess(uuid, int(pid), _known(name), _mib(used)) for uuid, pid, used, name in rows), rest
+
+
+def read(remote: Asks) -> Gpus:
+    """Look once, at most 30 s for each of two questions; a missing or broken nvidia-smi is told, not raised."""
+    try:
+        found, wrong = parse(remote.run(*GPUS, ok=STATUSES))
+        holders, wrong_too = parse_holders(remote.run(*HOLDERS, ok=STATUSES)) if found else ((), wrong)
+    except RemoteFailed as error:
+        missing = error.status in (126, 127)
+        return Gpus(None, None, "there is no nvidia-smi" if missing else f"nvidia-smi: {error}")
+    return Gpus(
+        found or None,
+        holders if not wrong_too else None,
+        "\n".join(dict.fromkeys(filter(None, (wrong, wrong_too)))) or ("" if found else "nvidia-smi named no GPU"),
+    )
+
+
+def _rows(text: str, width: int) -> tuple[list[list[str]], str]:
+    """The rows whose first two cells are an index or a pid and a uuid, and all other lines."""
+    rows: list[list[str]] = []
+    rest: list[str] = []
+    for line in filter(str.strip, text.splitlines()):
+        cells = [cell.strip() for cell in line.split(",", width - 1)]
+        number, uuid = (cells[1], cells[0]) if width == 4 else (cells[0], cells[1] if len(cells) > 1 else "")
+        fits = len(cells) == width and number.isdigit() and uuid.startswith(("GPU-", "MIG-"))
+        if fits:
+            rows.append(cells)
+        else:
+            rest.append(line.strip())
+    return rows, "\n".join(rest)
+
+
+def _known(cell: str) -> str | None:
+    """[N/A], [Not Found], [Not Supported], [Insufficient Permissions], [Unknown Error]: it would not say."""
+    return None if cell.startswith("[") or cell == "N/A" else cell
+
+
+def _mib(cell: str) -> int | None:
+    return int(cell) if cell.isdigit() else None

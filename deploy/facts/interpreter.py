@@ -1,0 +1,32 @@
+"""Which Python an engine runs with on a host, and which version of the engine is installed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deploy import host
+from deploy.facts import Asks
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """What that Python says of itself; None is unknown, and then `error` says why."""
+
+    executable: str | None = None
+    version: str | None = None  # Python's, as "3.11.7"
+    machine: str | None = None  # as "x86_64"
+    libc: str | None = None  # as "glibc 2.36"; "" where it is another one
+    installed: str | None = None  # the distribution's version
+    error: str = ""
+
+
+def parse(answer: Mapping[str, Any]) -> Interpreter:
+    """From what `deploy.host.interpreter` prints."""
+    return Interpreter(**answer)
+
+
+def read(remote: Asks, python: str, distribution: str) -> Interpreter:
+    """Asks `python` (a path, which may begin with ~, or a word for PATH) without importing the distribution."""
+    return parse(remote.python(host.source("interpreter"), python, distribution))

@@ -1,0 +1,59 @@
+"""The filesystem that holds each of some paths, which need not exist yet, as JSON."""
+
+# Sent to hosts as a program: standard library only, Python 3.8 or newer.
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def parse_mounts(text: str) -> dict[str, tuple[str, str]]:
+    """{mount point: (type, source)} of /proc/self/mountinfo; where one covers another, the later one counts."""
+    mounts = {}
+    for line in text.splitlines():
+        left, _, right = line.partition(" - ")
+        kind, source = right.split(" ")[:2]
+        mounts[unescape(left.split(" ")[4])] = (kind, unescape(source))
+    return mounts
+
+
+def unescape(word: str) -> str:
+    """The kernel writes space, tab, newline and backslash in octal."""
+    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        word = word.replace(code, char)
+    return word
+
+
+def look(path: str, mounts: dict[str, tuple[str, str]]) -> dict[str, Any]:
+    real = Path(os.path.realpath(Path(path).expanduser()))  # resolve() raises at a loop of links
+    above = (real, *real.parents)
+    there = next(folder for folder in above if os.path.exists(folder))
+    mount = next((str(above) for above in (there, *there.parents) if str(above) in mounts), "/")
+    kind, source = mounts.get(mount, ("unknown", "unknown"))
+    stat = os.statvfs(there)
+    return {
+        "path": path,
+        "real": str(real),
+        "there": str(there),
+        "mount": mount,
+        "kind": kind,
+        "source": source,
+        "free": stat.f_bavail * stat.f_frsize,
+        "total": stat.f_blocks * stat.f_frsize,
+        # btrfs and some network filesystems count none
+        "free_inodes": stat.f_favail if stat.f_files else None,
+        "writable": os.access(there, os.W_OK | os.X_OK),
+    }
+
+
+def main() -> None:
+    mounts = parse_mounts(Path("/proc/self/mountinfo").read_text(errors="surrogateescape"))
+    print(json.dumps([look(path, mounts) for path in sys.argv[1:]]))
+
+
+if __name__ == "__main__":
+    main()

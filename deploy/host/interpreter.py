@@ -1,0 +1,58 @@
+"""What Python and what version of a distribution an engine would run with, as JSON: `PYTHON DISTRIBUTION`."""
+
+# Sent to hosts as a program: standard library only, Python 3.8 or newer.
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+# Runs in the engine's own Python, which may be any. It imports nothing of the engine: that would take seconds (torch).
+# No -I, since a server started without it sees user packages too; but the current folder must not count.
+PROBE = """
+import sys
+sys.path[:] = [entry for entry in sys.path if entry]
+import json, platform
+told = {"version": platform.python_version(), "machine": platform.machine(), "executable": sys.executable,
+        "libc": " ".join(platform.libc_ver()), "installed": None, "error": ""}
+try:
+    from importlib import metadata
+    told["installed"] = metadata.version(sys.argv[1])
+    if not told["installed"]:
+        told["error"] = "the metadata of %s names no version" % sys.argv[1]
+except ImportError as error:  # PackageNotFoundError is one
+    told["error"] = "%s is not installed there (%s)" % (sys.argv[1], error)
+print("\\n" + json.dumps(told))
+"""
+
+
+def ask(python: str, distribution: str) -> dict[str, Any]:
+    wanted = Path(python).expanduser()
+    path = shutil.which(str(wanted))
+    if path is None:
+        there = os.path.exists(wanted)
+        return {"error": f"{python} {'cannot be executed' if there else 'does not exist, or may not be seen'}"}
+    try:
+        done = subprocess.run(
+            [path, "-c", PROBE, distribution],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=20,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:  # no such interpreter behind its #!, wrong machine, hangs
+        return {"error": f"{path}: {error}"}
+    answer = done.stdout.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if not answer.startswith("{"):
+        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
+        return {"error": f"{path} ended with status {done.returncode}: {said[-1000:]}"}
+    return dict(json.loads(answer))
+
+
+if __name__ == "__main__":
+    print(json.dumps(ask(sys.argv[1], sys.argv[2])))

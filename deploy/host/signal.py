@@ -1,0 +1,36 @@
+"""Signal processes that are still the ones we mean: signal.py NAME [[pid, start ticks], ...].
+
+A pid may belong to another process by now; its start ticks tell. Prints the pids that were signalled.
+Runs on the host: Python >= 3.8, standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+
+def ticks(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return int(stat.read().rpartition(b") ")[2].split()[19])
+    except (OSError, IndexError):
+        return None
+
+
+def main(name: str, targets: str) -> None:
+    number, sent = getattr(signal, f"SIG{name}"), []
+    for pid, start in json.loads(targets):
+        if ticks(pid) != start:
+            continue
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+        sent.append(pid)
+    print(json.dumps(sent))
+
+
+main(*sys.argv[1:])

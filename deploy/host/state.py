@@ -1,0 +1,102 @@
+"""Say what deployments a machine has and what runs of them live: state.py WORK.
+
+Prints JSON. Everything is derived: from the run folders, from /proc, from the exit code that launch.sh wrote.
+Runs on the host: Python >= 3.8, standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from typing import Any
+
+Answer = dict[str, Any]
+
+
+def text(*path: str) -> str:
+    try:
+        with open(os.path.join(*path), encoding="utf-8") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def machine() -> str:
+    """The machine's id, since the work folder may be one NFS for all hosts; the host name where it has none."""
+    return text("/etc/machine-id") or socket.gethostname()
+
+
+def alive(pid: str, ticks: str, boot: str) -> bool:
+    """The process that was launched: same start, same boot, and no zombie."""
+    if boot != text("/proc/sys/kernel/random/boot_id"):
+        return False
+    fields = text("/proc", pid, "stat").rpartition(") ")[2].split()
+    return len(fields) > 19 and fields[19] == ticks and fields[0] not in "ZX"
+
+
+def document(*path: str) -> Any:
+    try:
+        return json.loads(text(*path) or "null")
+    except ValueError:
+        return None
+
+
+def run(folder: str) -> Answer:
+    identity = [*text(folder, "pid").split(), "", "", ""][:3]
+    draft = os.path.join(folder, "draft")
+    return {
+        "id": os.path.basename(folder),
+        "folder": folder,
+        "manifest": document(folder, "manifest.json"),
+        "verdict": document(folder, "verdict.json"),
+        "draft": os.readlink(draft) if os.path.islink(draft) else None,
+        "pid": identity[0],
+        "ticks": identity[1],
+        "alive": bool(identity[0]) and alive(*identity),
+        "exit": text(folder, "exit"),
+        "stopped": text(folder, "stopped"),
+    }
+
+
+def linked(folder: str, name: str) -> Answer | None:
+    """The run that a link names, if it is still there."""
+    target = os.path.realpath(os.path.join(folder, name))
+    return run(target) if os.path.isdir(target) else None
+
+
+def deployments(root: str) -> Answer:
+    names = sorted(os.listdir(root)) if os.path.isdir(root) else []
+    found: Answer = {}
+    for name in names:
+        folder = os.path.join(root, name)
+        current = linked(folder, "current")
+        runs = os.path.join(folder, "runs")
+        if current or os.path.isdir(runs):
+            found[name] = {
+                "current": current,
+                "previous": linked(folder, "previous"),
+                "runs": sorted(os.listdir(runs)) if os.path.isdir(runs) else [],
+            }
+    return found
+
+
+def main(work: str) -> None:
+    work = os.path.abspath(os.path.expanduser(work))
+    root = os.path.join(work, machine())
+    print(
+        json.dumps(
+            {
+                "machine": machine(),
+                "hostname": socket.gethostname(),
+                "user": os.environ.get("USER") or str(os.getuid()),
+                "work": work,
+                "root": root,
+                "deployments": deployments(root),
+            }
+        )
+    )
+
+
+main(*sys.argv[1:])

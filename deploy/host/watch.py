@@ -1,0 +1,87 @@
+"""Follow a run's log and its launcher's life: watch.py FOLDER PID TICKS OFFSET.
+
+Prints JSON lines: {"log": [line, ...]} as it grows, {"alive": true} once a second, and at the end
+{"gone": exit code or null} after the last words of the log. Looks every 50 ms, asks no server.
+Runs on the host: Python >= 3.8, standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+
+LINE = 4000
+CHUNK = 1 << 20
+
+
+def alive(pid: str, ticks: str) -> bool:
+    """The process that was launched, and not a zombie or another one that got its pid."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rpartition(b") ")[2].split()
+    except OSError:
+        return False
+    return fields[19].decode() == ticks and fields[0] not in (b"Z", b"X")
+
+
+class Log:
+    """Reads what was added, in bounded pieces; a progress bar's \\r ends a line as \\n does."""
+
+    def __init__(self, path: str, offset: int) -> None:
+        self.path, self.offset, self.rest = path, offset, b""
+
+    def lines(self) -> list[str]:
+        try:
+            with open(self.path, "rb") as log:
+                if os.fstat(log.fileno()).st_size < self.offset:
+                    self.offset = 0  # truncated under us, as logrotate's copytruncate does
+                log.seek(self.offset)
+                data = log.read(CHUNK)
+        except OSError:
+            return []
+        self.offset += len(data)
+        *whole, self.rest = re.split(rb"[\r\n]+", self.rest + data)
+        if len(self.rest) > LINE:
+            whole, self.rest = [*whole, self.rest], b""
+        return [line[:LINE].decode(errors="replace") for line in whole if line.strip()]
+
+
+def tell(**what: object) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def exit_code(folder: str) -> int | None:
+    """launch.sh writes it last; None if it was killed before it could."""
+    try:
+        with open(os.path.join(folder, "exit")) as code:
+            return int(code.read())
+    except (OSError, ValueError):
+        return None
+
+
+def main(folder: str, pid: str, ticks: str, offset: str) -> None:
+    log, told = Log(os.path.join(folder, "server.log"), int(offset)), 0.0
+    while True:
+        living = alive(pid, ticks)  # before the log: its last words come after we saw it die
+        lines = log.lines()
+        if lines:
+            tell(log=lines)
+        elif not living:
+            break
+        elif time.monotonic() - told >= 1:
+            told = time.monotonic()
+            tell(alive=True)
+        if not lines:
+            time.sleep(0.05)
+    if log.rest.strip():
+        tell(log=[log.rest[:LINE].decode(errors="replace")])
+    tell(gone=exit_code(folder))
+
+
+try:
+    main(*sys.argv[1:])
+except BrokenPipeError:  # nobody listens any more
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

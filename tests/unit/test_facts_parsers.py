@@ -1,0 +1,173 @@
+"""Facts from captured answers: the parsers touch nothing, so any host can be put on paper."""
+
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deploy.facts import disks, gpus, interpreter, processes, sockets
+from deploy.facts.disks import Disk
+from deploy.host import disks as host_disks
+from deploy.host import processes as host_processes
+from deploy.host import sockets as host_sockets
+
+CAPTURED = Path(__file__).parents[1] / "fixtures" / "facts"
+FIRST = "GPU-335dc396-171a-bdba-3c3c-6a06aed3b9f9"
+SECOND = "GPU-4e1a9d52-86a5-7b33-0f6e-6a06aed3b9fa"
+RTX = "NVIDIA RTX PRO 6000 Blackwell Server Edition"
+
+
+def captured(name):
+    return (CAPTURED / name).read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "rest"),
+    [
+        (
+            "gpus-rtx-pro-6000-x2.csv",
+            [
+                gpus.Gpu(0, FIRST, RTX, 97887, 0, "595.71.05", "12.0"),
+                gpus.Gpu(1, SECOND, RTX, 97887, 91234, "595.71.05", "12.0"),
+            ],
+            "",
+        ),
+        (
+            "gpus-not-told.csv",
+            [gpus.Gpu(0, FIRST, "NVIDIA B200, as some vendor names it", 183359, None, "570.172.08", None)],
+            "",
+        ),
+        (
+            "gpus-one-fallen-off.txt",
+            [gpus.Gpu(0, FIRST, RTX, 97887, 0, "595.71.05", "12.0")],
+            "Unable to determine the device handle for GPU0000:41:00.0: Unknown Error",
+        ),
+        ("gpus-unknown-field.txt", [], 'Field "compute_cap" is not a valid field to query.'),
+    ],
+)
+def test_gpus_are_read_and_everything_else_it_says_is_kept(name, found, rest):
+    assert gpus.parse(captured(name)) == (tuple(found), rest)
+
+
+def test_a_dead_driver_names_no_gpu_but_says_why():
+    found, rest = gpus.parse(captured("gpus-no-driver.txt"))
+
+    assert found == ()
+    assert rest.startswith("NVIDIA-SMI has failed because")
+
+
+def test_holders_keep_what_would_not_be_told_as_unknown():
+    found, rest = gpus.parse_holders(captured("holders.csv"))
+
+    assert rest == ""
+    assert found == (
+        gpus.ComputeProcess(FIRST, 12345, "sglang::scheduler", 91234),
+        gpus.ComputeProcess(FIRST, 777, None, None),
+        gpus.ComputeProcess(SECOND, 778, "/opt/a, b/python 3", 512),
+        gpus.ComputeProcess(SECOND, 779, None, None),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("stat-plain.txt", (4711, "python3", "S", 4700, 4711, 9, 815423, False)),
+        ("stat-parentheses.txt", (4712, "a) S (1 2", "Z", 4711, 4712, 1, 815500, False)),
+        ("stat-kernel-thread.txt", (12, "rcu_preempt", "I", 2, 0, 1, 3, True)),
+    ],
+)
+def test_a_stat_line_is_counted_from_its_last_parenthesis(name, expected):
+    told = host_processes.parse_stat(captured(name))
+
+    kernel = bool(told["flags"] & host_processes.KERNEL_THREAD)
+    fields = ("pid", "name", "state", "ppid", "pgrp", "threads", "start_ticks")
+    assert (*(told[field] for field in fields), kernel) == expected
+
+
+@pytest.mark.parametrize("name", ["cgroup-v1.txt", "cgroup-v2.txt"])
+def test_a_cgroup_is_its_session_scope_in_both_versions(name):
+    assert host_processes.parse_cgroup(captured(name)) == "/user.slice/user-1000.slice/session-3.scope"
+
+
+@pytest.mark.parametrize(
+    ("environ", "run"),
+    [
+        (b"HOME=/root\0DEPLOY_RUN=20261129-ab12\0X=1\0", "20261129-ab12"),
+        (b"MY_DEPLOY_RUN=no\0", ""),
+        (b"", ""),
+        (b"DEPLOY_RUN=\xff\0", "\\xff"),
+    ],
+)
+def test_a_run_is_named_by_one_exact_variable(environ, run):
+    assert host_processes.parse_environ(environ) == run
+
+
+def test_processes_know_zombies_ages_and_whose_run_they_are():
+    found = processes.parse(json.loads(captured("processes.json")))
+
+    server = found.get(4711, 815423)
+    assert server is not None
+    assert (server.run, round(server.age)) == ("20261129-101010-ab12", 46)
+    assert str(server) == "pid 4711 of mia, 46 s old: python3 -m sglang.launch_server --port 30000"
+    assert [p.pid for p in found.all if p.zombie] == [4712], "4713 has threads that live, and hold what they hold"
+
+
+@pytest.mark.parametrize(("pid", "ticks"), [(4711, 1), (4712, 815500), (9999, 815423)])
+def test_another_start_a_zombie_and_a_missing_pid_are_not_that_process(pid, ticks):
+    assert processes.parse(json.loads(captured("processes.json"))).get(pid, ticks) is None
+
+
+def test_our_own_connection_is_among_the_ancestors_of_the_one_who_asks():
+    found = processes.parse(json.loads(captured("processes.json")))
+
+    assert found.ancestors(found.asked_by) == {4800, 4790, 1}
+
+
+def test_listening_sockets_are_read_from_both_tables():
+    found = [entry for name in ("net-tcp.txt", "net-tcp6.txt") for entry in host_sockets.parse_table(captured(name))]
+
+    assert [(entry["address"], entry["port"], entry["uid"], entry["inode"]) for entry in found] == [
+        ("127.0.0.1", 30000, 1000, 81230),
+        ("0.0.0.0", 22, 0, 20411),
+        ("::", 8080, 1000, 81240),
+        ("2001:db8::1", 8081, 0, 81241),
+    ]
+
+
+def test_a_listener_without_visible_owner_says_so():
+    told = {"address": "0.0.0.0", "port": 30000, "uid": 1000, "pids": None}
+
+    found = sockets.parse([told, {**told, "port": 22, "pids": [7, 8]}])
+
+    assert sockets.on(30000, found) == (sockets.Listener("0.0.0.0", 30000, 1000, None),)
+    assert sockets.on(22, found)[0].pids == (7, 8)
+
+
+@pytest.mark.parametrize(
+    ("mount", "kind"),
+    [
+        ("/", "ext4"),
+        ("/home", "nfs4"),
+        ("/srv/my models", "xfs"),
+        ("/mnt", "fuse.sshfs"),  # mounted over the ext4 that was there
+        ("/odd\\040name", "tmpfs"),
+    ],
+)
+def test_mount_points_are_read_with_their_odd_names(mount, kind):
+    assert host_disks.parse_mounts(captured("mountinfo.txt"))[mount][0] == kind
+
+
+@pytest.mark.parametrize(("kind", "network"), [("nfs4", True), ("ext4", False), ("overlay", False)])
+def test_a_disk_knows_whether_other_hosts_share_it(kind, network):
+    told = {"path": "~/x", "real": "/home/mia/x", "there": "/home", "mount": "/home", "kind": kind, "source": "s"}
+    (disk,) = disks.parse([{**told, "free": 5, "total": 9, "free_inodes": None, "writable": False}])
+
+    assert disk == Disk("~/x", "/home/mia/x", "/home", "/home", kind, "s", 5, 9, None, False)
+    assert (disk.exists, disk.network) == (False, network)
+
+
+def test_an_interpreter_is_told_whole_or_with_its_error():
+    assert interpreter.parse(json.loads(captured("interpreter.json"))).installed == "0.5.23"
+    assert interpreter.parse({"error": "no"}) == interpreter.Interpreter(error="no")
