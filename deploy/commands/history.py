@@ -1,0 +1,165 @@
+"""`deploy history`: what was run, when, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from deploy.events import Event
+    from deploy.record import RunSummary
+    from deploy.render import State
+
+
+@click.command
+@click.argument("run", required=False)
+@click.option("--replay", is_flag=True, help="Show the run's events once more, as they were seen.")
+@click.option("--speed", type=click.FloatRange(min=0), default=0.0, help="Replay this many times as fast; 0: at once.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="List at most so many runs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.option("--jsonl", is_flag=True, help="With --replay: the events as JSON lines on stdout.")
+@click.option("-q", "--quiet", is_flag=True, help="With --replay: only failures and the end.")
+@click.option("-v", "--verbose", count=True, help="With --replay: all that was said; twice: log lines too.")
+@click.option("--project", type=click.Path(path_type=Path, file_okay=False), help="The project's folder.")
+def history(run: str | None, limit: int, as_json: bool, project: Path | None, **replay: Any) -> None:
+    """List the runs, newest first, or show RUN: its name, the beginning of it, or `last`.
+
+    \b
+    Examples:
+      deploy history
+      deploy history last
+      deploy history 20261129-2015 --replay --speed 10
+      deploy history --json | jq '.[0].id'
+    """
+    from deploy import record
+
+    runs = _runs(project)
+    if run is None:
+        _list(record.summaries(runs)[:limit], as_json)
+        return
+    folder = record.find(runs, run)
+    if replay["replay"]:
+        _replay(record.read(folder), **replay)
+    elif as_json:
+        click.echo(json.dumps(_document(folder), indent=2, default=str))
+    else:
+        _show(folder)
+
+
+def _runs(chosen: Path | None) -> Path:
+    from deploy import project, record
+
+    found = project.find(chosen=chosen)
+    return record.runs_folder(found.root if found else None, os.environ)
+
+
+def _list(runs: list[RunSummary], as_json: bool) -> None:
+    if as_json:
+        from dataclasses import asdict
+
+        click.echo(json.dumps([asdict(run) for run in runs], indent=2))
+        return
+    if not runs:
+        click.echo("no runs yet: deploy up records one", err=True)
+        return
+    rows = [_row(run) for run in runs]
+    head = ("RUN", "COMMAND", "HOSTS", "TOOK", "EXIT", "ACCEPT", "")
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head) - 1)]
+    for row in [head, *rows]:
+        line = "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        click.echo(_fitted(line.rstrip()))
+
+
+def _row(run: RunSummary) -> tuple[str, ...]:
+    from deploy import render
+
+    hosts = ",".join(run.hosts) if len(run.hosts) <= 2 else f"{len(run.hosts)} hosts"
+    code = "-" if run.exit_code is None else str(run.exit_code)
+    length = render.number(run.accept_length)
+    cells = (
+        run.id,
+        f"{run.command} {run.profile}",
+        hosts,
+        render.seconds(run.seconds),
+        code,
+        "" if length is None else f"{length:.2f}",
+        f"not ended: {run.text}" if run.exit_code is None else run.text,
+    )
+    return tuple(render.one_line(cell) for cell in cells)
+
+
+def _fitted(line: str) -> str:
+    # Only for people: what is piped into another program stays whole.
+    if not sys.stdout.isatty():
+        return line
+    from shutil import get_terminal_size
+
+    width = get_terminal_size().columns
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _replay(events: Iterator[Event], *, speed: float, jsonl: bool, quiet: bool, verbose: int, **_: bool) -> None:
+    from deploy import render
+
+    output: render.Output = "jsonl" if jsonl else "auto"
+    view = render.choose(
+        output=output, verbosity=-1 if quiet else verbose, environ=os.environ, stdout=sys.stdout, stderr=sys.stderr
+    )
+    try:
+        for event in _paced(events, speed):
+            view.on(event)
+    finally:
+        view.close()
+
+
+def _paced(events: Iterator[Event], speed: float) -> Iterator[Event]:
+    before: float | None = None
+    for event in events:
+        if speed and before is not None:
+            time.sleep(max(event.at - before, 0.0) / speed)
+        before = event.at
+        yield event
+
+
+def _state(folder: Path) -> State:
+    from functools import reduce
+
+    from deploy import record, render
+
+    return reduce(render.fold, record.read(folder), render.State())
+
+
+def _show(folder: Path) -> None:
+    from deploy.render import Screen, live
+
+    live.still(_state(folder), Screen(sys.stdout, sys.stderr, os.environ))
+
+
+def _document(folder: Path) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from deploy import record
+
+    state = _state(folder)
+    ended = state.ended
+    steps = [
+        {"host": row.host, "step": step, "state": cell.mark, "seconds": cell.seconds, "text": cell.text}
+        for row in state.rows.values()
+        for step, cell in row.cells.items()
+    ]
+    return {
+        **asdict(record.summary(folder)),
+        "folder": str(folder),
+        "verdict": dict(ended.facts.get("verdict") or {}) if ended else {},
+        "steps": steps,
+        "findings": [event.to_json() for event in state.findings],
+        "failures": [event.to_json() for event in state.failures],
+        "notes": list(state.notes),
+    }

@@ -1,0 +1,113 @@
+"""What a run leaves on the screen below its grid: findings, one box per failure, the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.constrain import Constrain
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from deploy.events import Event
+from deploy.render import _words
+from deploy.render._state import State
+
+_WIDEST: Final = 120  # columns of a box: longer lines are hard to read
+
+
+def ending(state: State) -> Group:
+    """All that is to be told below the grid once a run is over."""
+    parts: list[RenderableType] = [*_findings(state), *_boxes(state)]
+    parts += [Text(f"! {_words.one_line(note)}", "yellow") for note in state.notes]
+    parts += _verdict(state)
+    return Group(*parts)
+
+
+def _findings(state: State) -> Iterator[RenderableType]:
+    told = [finding for finding in state.findings if not _words.is_good(finding)]
+    for same in _together(told, lambda one: (_words.finding(one), str(one.facts.get("remedy")))):
+        first = same[0]
+        where = f"{_hosts(same)}: " if len(state.rows) > 1 else ""
+        failed = first.facts.get("verdict") == "FAIL" and not first.facts.get("waived")
+        yield Text(f"{where}{_words.finding(first)}", "red" if failed else "yellow")
+        if first.facts.get("remedy"):
+            yield Padding(_remedy(first), (0, 0, 0, 2))
+
+
+def _boxes(state: State) -> Iterator[RenderableType]:
+    # Hosts that failed of the same cause share a box that names them all.
+    for same in _together(state.failures, lambda one: (one.kind, one.step, one.text, str(one.facts))):
+        yield _crash(same[0]) if same[0].kind == "crashed" else _box(same)
+
+
+def _box(same: list[Event]) -> RenderableType:
+    first = same[0]
+    parts: list[RenderableType] = [Text("\n".join(_words.last_lines(first.text)) or "failed", "bold")]
+    evidence = _words.last_lines(str(first.facts.get("evidence") or ""))
+    if evidence:
+        parts += [Text(), *(_indented(line, "dim") for line in evidence)]
+    if first.facts.get("remedy"):
+        parts += [Text(), _remedy(first)]
+    where = " · ".join(word for word in (_hosts(same), _words.one_line(first.step), "failed") if word)
+    return _framed(Group(*parts), where)
+
+
+def _crash(event: Event) -> RenderableType:
+    traceback = "\n".join(_words.last_lines(event.text))
+    return _framed(Text(traceback), "a bug in deploy")
+
+
+def _framed(content: RenderableType, title: str) -> RenderableType:
+    return Constrain(Panel(content, title=Text(title), title_align="left", border_style="red"), _WIDEST)
+
+
+def _verdict(state: State) -> list[RenderableType]:
+    event = state.ended
+    if event is None:
+        return []
+    code = event.facts.get("exit_code", 0)
+    lines: list[RenderableType] = [
+        _indented(line, "") for line in _words.verdict_lines(event.facts.get("verdict") or {})
+    ]
+    slowest = "" if len(state.rows) == 1 else _slowest(state)
+    if slowest:
+        lines.append(_indented(slowest, "dim"))
+    sign = Text("✗ " if code else "✓ ", "bold red" if code else "bold green")
+    took = _words.seconds(_words.number(event.facts.get("seconds")) or event.at - state.started)
+    tail = f"  exit {code}, {took}" if code else f"  {took}"
+    return [Text.assemble(sign, (_words.one_line(event.text), "bold"), (tail, "dim")), *lines]
+
+
+def _slowest(state: State) -> str:
+    def longest(step: str) -> float:
+        return max((row.cell(step).seconds or 0.0 for row in state.rows.values()), default=0.0)
+
+    times = sorted(((longest(step), step) for step in state.steps), reverse=True)
+    words = [f"{step} {_words.seconds(took)}" for took, step in times[:4] if took >= 0.1]
+    return f"slowest: {', '.join(words)}" if words else ""
+
+
+def _together(events: Iterable[Event], key: Callable[[Event], Hashable]) -> list[list[Event]]:
+    groups: dict[Hashable, list[Event]] = {}
+    for event in events:
+        groups.setdefault(key(event), []).append(event)
+    return list(groups.values())
+
+
+def _hosts(same: list[Event]) -> str:
+    return _words.one_line(", ".join(dict.fromkeys(event.host for event in same if event.host)))
+
+
+def _remedy(event: Event) -> RenderableType:
+    table = Table.grid(padding=(0, 1, 0, 0))
+    for index, line in enumerate(_words.last_lines(str(event.facts.get("remedy") or ""))):
+        table.add_row(Text("→" if index == 0 else "", "green"), Text(line, "green", overflow="fold"))
+    return table
+
+
+def _indented(line: str, style: str) -> RenderableType:
+    return Padding(Text(line, style, overflow="fold"), (0, 0, 0, 2))

@@ -1,0 +1,163 @@
+"""Numbers and foreign text in words that are safe to show: no host's output may steer the terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from deploy.events import Event
+
+# Titles, links and clipboard writes (OSC), device strings (DCS, SOS, PM, APC), cursor and colours (CSI), the rest.
+_ESCAPES = re.compile(
+    r"\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)"
+    r"|\x1b[PX^_][^\x1b\n]*\x1b\\"
+    r"|\x1b\[[0-?]*[ -/]*[@-~]"
+    r"|\x1b[ -/]*[0-~]?"
+)
+# Other control characters, those of the 8-bit set, and the ones that turn the direction of writing.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """Text without anything that steers a terminal; a line that was rewritten by carriage returns is its last state."""
+    text = _ESCAPES.sub("", text)
+    shown = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    return _SURROGATES.sub("\ufffd", _CONTROLS.sub("", shown).expandtabs(4))
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """Text as one clean line of at most `limit` characters."""
+    line = " ".join(clean(text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def last_lines(text: str, count: int = 30, limit: int = 500) -> list[str]:
+    """The last `count` clean lines of a text, each at most `limit` characters, and a word on what was left out."""
+    lines = [line.rstrip() for line in clean(text).strip("\n").rstrip().split("\n")]
+    kept = [line if len(line) <= limit else line[: limit - 1] + "…" for line in lines[-count:]]
+    left_out = len(lines) - len(kept)
+    return [f"({left_out} lines before)", *kept] if left_out else kept if kept != [""] else []
+
+
+def seconds(value: float) -> str:
+    """A duration: 3.2s, 5m41s, 1h05m."""
+    if value < 59.95:
+        return f"{max(value, 0.0):.1f}s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes}m{rest:02d}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02d}m"
+
+
+def size(value: float) -> str:
+    """A number of bytes: 512 B, 1.1 GB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(value) < 999.5:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def number(value: Any) -> float | None:
+    """The value where it is a number, for facts that may be missing or masked."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def share(facts: Mapping[str, Any]) -> float | None:
+    """How much of the work is done, 0 to 1, or None where that is not known."""
+    done, total = number(facts.get("done")), number(facts.get("total"))
+    return min(max(done / total, 0.0), 1.0) if done is not None and total else None
+
+
+def progress(facts: Mapping[str, Any]) -> str:
+    """How far it is: 33%  366.0 MB of 1.1 GB  406.0 MB/s  2s left; empty where nothing was."""
+    unit = str(facts.get("unit") or "")
+    done, total, rate = (number(facts.get(key)) for key in ("done", "total", "rate"))
+    part = share(facts)
+    words = [] if part is None else [f"{int(part * 100)}%"]
+    if done is not None and unit:
+        words.append(_amount(done, total, unit))
+    if rate is not None and unit:
+        words.append(f"{size(rate)}/s" if _is_bytes(unit) else f"{rate:.1f}/s")
+    if rate and done is not None and total and done < total:
+        words.append(f"{seconds(round((total - done) / rate)).replace('.0s', 's')} left")
+    return "  ".join(words)
+
+
+def headline(facts: Mapping[str, Any], hosts: int = 4) -> str:
+    """What a run is: up kimi-eagle3 on gpu1, gpu2 (run 20261129-201530-a1b2c3)."""
+    run = f" (run {facts['id']})" if facts.get("id") else ""
+    return f"{title(facts, hosts)}{run}"
+
+
+def title(facts: Mapping[str, Any], hosts: int = 4) -> str:
+    """What a run does and where, with at most `hosts` hosts named."""
+    named = [str(host) for host in facts.get("hosts") or ()]
+    where = ", ".join(named) if len(named) <= hosts else f"{len(named)} hosts"
+    what = " ".join(str(facts[key]) for key in ("command", "profile") if facts.get(key)) or "run"
+    return one_line(f"{what} on {where}" if where else what)
+
+
+def is_good(finding: Event) -> bool:
+    """Whether a finding is one that nobody needs to hear of."""
+    return finding.facts.get("verdict") == "PASS"
+
+
+def finding(event: Event) -> str:
+    """A finding in one line: verdict, check, what, and whether it was waived."""
+    facts = event.facts
+    what = str(facts.get("what") or event.text)
+    waived = " (waived)" if facts.get("waived") else ""
+    return one_line(f"{facts.get('verdict', '')} {facts.get('check', '')}: {what}{waived}")
+
+
+def said(event: Event) -> str:
+    """What a step says of itself: its phase and its words."""
+    phase = one_line(" ".join(str(event.facts.get(key) or "") for key in ("component", "phase")))
+    words = one_line(event.text)
+    return words if words.startswith(phase) else f"{phase}: {words}" if words else phase
+
+
+def doing(event: Event) -> str:
+    """What a step says of itself, and how far it is."""
+    return "  ".join(word for word in (said(event), progress(event.facts)) if word)
+
+
+def verdict_lines(verdict: Mapping[str, Any]) -> list[str]:
+    """What was measured, each gate with what was wanted, and what was waived."""
+    gates = verdict.get("gates") or []
+    lines = [
+        f"{_measured(gate.get('name'), gate.get('measured'))}, wanted {gate.get('wanted')}: "
+        f"{'holds' if gate.get('holds') else 'FAILS'}"
+        for gate in gates
+    ]
+    judged = {gate.get("name") for gate in gates}
+    others = [name for name in ("accept_length", "tokens_per_second") if name not in judged]
+    lines += [_measured(name, verdict[name]) for name in others if verdict.get(name) is not None]
+    if verdict.get("waived"):
+        lines.append(f"waived: {', '.join(map(str, verdict['waived']))}")
+    return [one_line(line) for line in lines]
+
+
+def _measured(name: Any, value: Any) -> str:
+    worth = number(value)
+    shown = (
+        "not measured"
+        if value is None
+        else value
+        if worth is None
+        else f"{worth:.2f}"
+        if worth < 100
+        else f"{worth:.0f}"
+    )
+    return f"{str(name).replace('_', ' ')} {shown}"
+
+
+def _amount(done: float, total: float | None, unit: str) -> str:
+    if _is_bytes(unit):
+        return size(done) if total is None else f"{size(done)} of {size(total)}"
+    return one_line(f"{done:g}{'' if total is None else f'/{total:g}'} {unit}")
+
+
+def _is_bytes(unit: str) -> bool:
+    return unit in ("B", "bytes")

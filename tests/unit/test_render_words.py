@@ -1,0 +1,104 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deploy.events import Event
+from deploy.render import _words
+
+FOREIGN = st.text(st.characters() | st.sampled_from("\x1b[]\x07\r\n\t\x9b\u202e;0mHJ"))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;owned\x07title", "title"),
+        ("\x1b]8;;http://192.0.2.66/\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1b]52;c;cm0gLXJm\x07clipboard", "clipboard"),
+        ("\x1bP1$r0m\x1b\\device", "device"),
+        ("\x1b[2J\x1b[Hcleared", "cleared"),
+        ("an end\x1b", "an end"),
+        ("\x1b]never ended", "never ended"),
+        ("bell\x07 nul\x00 back\x08", "bell nul back"),
+        ("8 bit \x9b31mred", "8 bit 31mred"),
+        ("\u202egnp.exe\u2066", "gnp.exe"),
+        ("10%|#\r50%|##\r100%|###\r", "100%|###"),
+        ("one\r\ntwo\r\n", "one\ntwo\n"),
+        ("[red]no markup[/red] :boom:", "[red]no markup[/red] :boom:"),
+        ("half a \ud83d", "half a \ufffd"),
+        ("重み 🚀", "重み 🚀"),
+    ],
+)
+def test_what_steers_a_terminal_is_taken_out_and_the_words_stay(text, shown):
+    assert shown == _words.clean(text)
+
+
+@given(FOREIGN)
+def test_no_text_keeps_a_control_character(text):
+    shown = _words.clean(text)
+    assert not [char for char in shown if char != "\n" and not char.isprintable() and ord(char) < 0xA0]
+    assert "\u202e" not in shown
+    shown.encode()  # nothing that a stream would refuse
+    assert "\n" not in _words.one_line(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(-1, "0.0s"), (0, "0.0s"), (3.24, "3.2s"), (59.94, "59.9s"), (59.96, "1m00s"), (341, "5m41s"), (3899.6, "1h05m")],
+)
+def test_durations_read_like_speech(value, shown):
+    assert shown == _words.seconds(value)
+
+
+@pytest.mark.parametrize(
+    ("facts", "shown"),
+    [
+        ({}, ""),
+        ({"done": 29, "total": 64, "unit": "shards", "rate": 1.24}, "45%  29/64 shards  1.2/s  28s left"),
+        ({"done": 366e6, "total": 1.1e9, "unit": "B", "rate": 406e6}, "33%  366.0 MB of 1.1 GB  406.0 MB/s  2s left"),
+        ({"done": 63.9, "total": 64}, "99%"),
+        ({"done": 1, "total": 4, "rate": 0.01}, "25%  5m00s left"),
+        ({"done": 512, "unit": "B"}, "512 B"),
+        ({"done": 3, "total": 0, "unit": "files"}, "3/0 files"),
+        ({"done": "***", "total": None, "rate": True}, ""),
+    ],
+)
+def test_progress_is_told_as_far_as_it_is_known(facts, shown):
+    assert shown == _words.progress(facts)
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "shown"),
+    [
+        ("29 of 64 shards", {"component": "draft", "phase": "weights"}, "draft weights: 29 of 64 shards"),
+        ("weights loaded", {"phase": "weights"}, "weights loaded"),
+        ("", {"phase": "graphs", "component": None}, "graphs"),
+        ("waiting: pid 1", {}, "waiting: pid 1"),
+    ],
+)
+def test_a_step_says_its_phase_once(text, facts, shown):
+    assert shown == _words.said(Event("said", text, facts=facts))
+
+
+def test_evidence_keeps_its_last_lines_and_says_what_is_left_out():
+    text = "\n".join(f"line {number}" for number in range(100))
+    assert _words.last_lines(text, count=2) == ["(98 lines before)", "line 98", "line 99"]
+    assert _words.last_lines("") == []
+    assert _words.last_lines("x" * 50, limit=10) == ["x" * 9 + "…"]
+
+
+def test_a_verdict_names_gates_other_measures_and_waivers():
+    gate = {"name": "accept_length", "wanted": ">= 1.15", "measured": 1.0, "holds": False}
+    missing = {"name": "tokens_per_second", "wanted": ">= 100", "measured": None, "holds": False}
+    verdict = {"accept_length": 1.0, "gates": [gate, missing], "waived": ["ckpt"]}
+    assert _words.verdict_lines(verdict) == [
+        "accept length 1.00, wanted >= 1.15: FAILS",
+        "tokens per second not measured, wanted >= 100: FAILS",
+        "waived: ckpt",
+    ]
+    assert _words.verdict_lines({"tokens_per_second": 311.2}) == ["tokens per second 311"]
+
+
+def test_a_waived_finding_says_so():
+    facts = {"check": "ckpt", "verdict": "FAIL", "what": "the head is random", "waived": True}
+    assert _words.finding(Event("finding", facts=facts)) == "FAIL ckpt: the head is random (waived)"
