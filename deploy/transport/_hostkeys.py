@@ -1,0 +1,99 @@
+"""Which host keys are right: known_hosts as OpenSSH reads it. Paramiko knows neither patterns nor @revoked."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fnmatch
+import hashlib
+import hmac
+from collections.abc import Iterator
+from pathlib import Path
+
+import paramiko
+
+from deploy.transport.openssh import Route
+
+
+class UnknownHostKey(paramiko.SSHException):
+    """A host showed a key that no known_hosts file holds."""
+
+    def __init__(self, name: str, key: paramiko.PKey) -> None:
+        super().__init__(f"unknown host key of {name}")
+        self.line = f"{name} {key.get_name()} {key.get_base64()}"
+        self.fingerprint = fingerprint(key)
+
+
+class Refuse(paramiko.MissingHostKeyPolicy):
+    """Unknown host keys are refused (Fabric would add them silently)."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def missing_host_key(self, _client: paramiko.SSHClient, _hostname: str, key: paramiko.PKey) -> None:
+        """Refuse."""
+        raise UnknownHostKey(self._name, key)
+
+
+def fingerprint(key: paramiko.PKey) -> str:
+    """As `ssh-keygen -l` prints it."""
+    return f"{key.get_name()} {_sha256(key.asbytes())}"
+
+
+def names(route: Route) -> list[str]:
+    """The names under which the host's keys may stand, the right one first; OpenSSH also looks without the port."""
+    alias = route.get("hostkeyalias")
+    if alias:
+        return [alias]
+    host = route.hostname.lower()
+    return [host] if route.port == 22 else [f"[{host}]:{route.port}", host]
+
+
+def known(route: Route) -> list[paramiko.PKey]:
+    """The keys that are right for a host; those marked @revoked are not."""
+    lines = [line for file in route.known_hosts if file.is_file() for line in _lines(file)]
+    for name in names(route):
+        matching = [(marker, blob) for marker, hosts, blob in lines if _matches(hosts, name)]
+        revoked = {blob for marker, blob in matching if marker == "@revoked"}
+        keys = [_key(blob) for marker, blob in matching if not marker and blob not in revoked]
+        found = [key for key in keys if key]
+        if found:
+            return found
+    return []
+
+
+def _lines(file: Path) -> Iterator[tuple[str, str, bytes]]:
+    for line in file.read_text(errors="replace").splitlines():
+        words = line.split()
+        marker = words.pop(0) if words and words[0].startswith("@") else ""
+        if len(words) < 3 or words[0].startswith("#"):
+            continue
+        try:
+            yield marker, words[0], base64.b64decode(words[2])
+        except binascii.Error:
+            continue  # as OpenSSH does with a line it can not read
+
+
+def _matches(hosts: str, name: str) -> bool:
+    if hosts.startswith("|1|"):
+        salt, digest = (base64.b64decode(part) for part in hosts.split("|")[2:4])
+        return hmac.compare_digest(hmac.new(salt, name.encode(), hashlib.sha1).digest(), digest)
+    patterns = hosts.lower().split(",")
+    if any(_like(name, pattern[1:]) for pattern in patterns if pattern.startswith("!")):
+        return False
+    return any(_like(name, pattern) for pattern in patterns)
+
+
+def _like(name: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))  # brackets are part of `[host]:port`
+
+
+def _key(blob: bytes) -> paramiko.PKey | None:
+    try:
+        return paramiko.PKey.from_type_string(paramiko.Message(blob).get_text(), blob)
+    except (paramiko.SSHException, paramiko.pkey.UnknownKeyType, ValueError):
+        return None  # of a kind that paramiko does not know, so it can not be shown to us either
+
+
+def _sha256(blob: bytes) -> str:
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")

@@ -1,0 +1,269 @@
+"""What goes wrong with SSH, Fabric and Paramiko, one case each, on real hosts."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deploy.errors import RemoteFailed, Unreachable
+from deploy.transport import connect
+from tests.fleet import loopback
+
+NOISE = """
+echo "Welcome to the cluster!"; printf 'no newline'; printf 'pyenv: cannot rehash' >&2
+"""
+ALIVE = "\n ServerAliveInterval 1\n ServerAliveCountMax 2\n"
+
+
+@pytest.fixture
+def impatient(keys, tmp_path, monkeypatch):
+    """A keep-alive of a second."""
+    (tmp_path / "config").write_text(keys.config.read_text().replace("Host *", f"Host *{ALIVE}"))
+    monkeypatch.setenv("DEPLOY_SSH_CONFIG", str(tmp_path / "config"))
+
+
+def test_megabytes_of_output_take_no_minutes(sshd):
+    there = connect(sshd)
+    before = time.monotonic()
+    assert len(there.run(["head", "-c", "30000000", "/dev/zero"], timeout=60, limit=32 << 20).stdout) == 30_000_000
+    assert time.monotonic() - before < 20  # Fabric joins its output anew for each 1000 bytes: not done in 100 s
+    there.close()
+
+
+def test_refused_ports_leave_no_word_on_stderr(sshd, capfd):
+    there = connect(sshd)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        for _ in range(5):
+            with pytest.raises(ConnectionRefusedError):
+                there.dial(free.getsockname()[1])
+    there.close()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_host_that_forwards_no_ports_says_so(keys):
+    with loopback(keys, "AllowTcpForwarding no") as host:
+        there = connect(host)
+        with pytest.raises(Unreachable, match="opens no connections") as caught:
+            there.dial(80)
+        assert "AllowTcpForwarding" in caught.value.remedy
+        there.close()
+
+
+def test_sixteen_programs_at_once_fit_into_sshd_s_ten_sessions(keys):
+    with loopback(keys, "MaxSessions 10") as host:
+        there = connect(host)
+        statuses = []
+        threads = [
+            threading.Thread(target=lambda: statuses.append(there.run(["sleep", "0.1"]).status)) for _ in range(16)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert statuses == [0] * 16
+        there.close()
+
+
+@pytest.mark.parametrize("shell", ["/bin/bash", "/bin/dash"])
+def test_what_a_login_shell_prints_does_not_reach_the_output(keys, shell):
+    with loopback(keys, shell=shell, bashrc=NOISE) as host:
+        there = connect(host)
+        result = there.run(["sh", "-c", "cat; echo err >&2; exit 3"], stdin=b"in")
+        assert (result.status, result.stdout, result.stderr) == (3, b"in", b"err\n")
+        there.close()
+
+
+def test_a_login_shell_that_traces_itself_does_not_either(keys):
+    with loopback(keys, shell="/bin/bash", bashrc="set -x\n") as host:
+        there = connect(host)
+        assert there.run(["sh", "-c", "echo err >&2"]).stderr == b"err\n"
+        there.close()
+
+
+def test_a_login_shell_that_ends_first_is_told_with_its_last_words(keys):
+    with loopback(keys, shell="/bin/bash", bashrc="echo you shall not pass; exit 7\n") as host:
+        there = connect(host)
+        with pytest.raises(RemoteFailed, match="login shell ended with status 7") as caught:
+            there.run(["true"])
+        assert caught.value.evidence == "you shall not pass"
+        process = there.spawn(["true"], deadline=5)
+        with pytest.raises(RemoteFailed):
+            process.read(timeout=5)
+        process.close()
+        there.close()
+
+
+def test_a_program_killed_by_a_signal_is_not_a_lost_connection(sshd):
+    there = connect(sshd)
+    result = there.run(["sh", "-c", 'kill -s KILL -- "-$(ps -o pgid= $$ | tr -d " ")"'])
+    assert result.status == 137
+    there.close()
+
+
+@pytest.mark.parametrize("how", ["cut", "drop"])
+def test_a_host_that_vanishes_in_the_middle_is_unreachable_and_no_hang(fleet, impatient, how):
+    (host,) = fleet(1)
+    there = connect(host)
+    process = there.spawn(["sleep", "60"], deadline=60)
+    errors: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            there.run(["sleep", "30"], timeout=40)
+        except Unreachable as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    while "sleep 30" not in host.inside("ps", "ax"):
+        time.sleep(0.05)
+    if how == "cut":
+        host.cut()
+    else:
+        host.inside("nft", "add table inet t; add chain inet t c { type filter hook input priority 0; policy drop; }")
+    try:
+        with pytest.raises(Unreachable):
+            process.read(timeout=15)
+        waiting.join(15)
+        assert len(errors) == 1
+        before = time.monotonic()
+        with pytest.raises(Unreachable):
+            there.run(["true"])
+        with pytest.raises(Unreachable):
+            there.dial(22)
+        with pytest.raises(BrokenPipeError):
+            process.write(b"x")
+        assert time.monotonic() - before < 1
+    finally:
+        if how == "cut":
+            host.mend()
+        else:
+            host.inside("nft", "delete table inet t")
+        process.close()
+        there.close()
+    again = connect(host)
+    again.run(["sh", "-c", "killall sleep 2>/dev/null || true"])
+    again.close()
+
+
+def test_a_connection_that_is_cut_while_a_file_is_put_leaves_the_old_file(fleet, impatient):
+    (host,) = fleet(1)
+    there = connect(host)
+    there.put("/tmp/kept", b"old")
+    process = there.spawn(["sh", "-c", "cat >/dev/null"], deadline=30)
+    host.cut()
+    try:
+        with pytest.raises(Unreachable):
+            there.put("/tmp/kept", b"new" * 10_000_000)
+    finally:
+        host.mend()
+    process.close()
+    there.close()
+    again = connect(host)
+    assert again.run(["cat", "/tmp/kept"]).stdout == b"old"
+    again.close()
+
+
+def test_an_sshd_that_is_killed_is_noticed_at_once(keys):
+    with loopback(keys) as host:
+        there = connect(host)
+        process = there.spawn(["sh", "-c", "ps -o ppid= $(ps -o ppid= $PPID); sleep 30"], deadline=30)
+        session = int(process.read(timeout=10))
+        before = time.monotonic()
+        os.kill(session, signal.SIGKILL)
+        with pytest.raises(Unreachable, match="connection was lost"):
+            process.read(timeout=10)
+        assert time.monotonic() - before < 3
+        process.close()
+        there.close()
+
+
+CLIENT = """
+import os, sys
+from deploy.transport import connect
+from tests.fleet import TestHost
+kind, address, port, key, nap = sys.argv[1:]
+there = connect(TestHost("x", address, key, int(port or 0) or None, transport=kind))
+words = ["sh", "-c", f"(trap '' TERM; exec sleep {nap}1) & sleep {nap}2"]
+processes = [there.spawn(words, deadline=1) for _ in range(6)]
+print("running", flush=True)
+processes[0].read()
+"""
+
+
+@pytest.mark.parametrize("kind", ["ssh", "local"])
+def test_the_deadline_holds_when_the_client_is_killed(sshd, kind):
+    nap = f"{600 + secrets.randbelow(10**6) / 10**6:.6f}"  # its own, to be found by
+    words = [sys.executable, "-c", CLIENT, kind, sshd.address, str(sshd.port), sshd.key, nap]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as client:
+        assert client.stdout
+        assert client.stdout.readline() == b"running\n"
+        client.kill()
+    deadline = time.monotonic() + 8
+    while naps := subprocess.run(["pgrep", "-f", f"sleep {nap}"], capture_output=True, check=False).stdout:
+        assert time.monotonic() < deadline, naps
+        time.sleep(0.05)
+
+
+def test_standard_input_of_ours_is_not_read(sshd):
+    there = connect(sshd)
+    reader, writer = os.pipe()
+    saved = os.dup(0)
+    os.dup2(reader, 0)
+    try:
+        os.write(writer, b"for somebody else")
+        assert there.run(["cat"]).stdout == b""
+        assert os.read(0, 100) == b"for somebody else"
+    finally:
+        os.dup2(saved, 0)
+        for number in (reader, writer, saved):
+            os.close(number)
+        there.close()
+
+
+def test_one_thread_each_may_go_through_the_same_jump_host(sshd, keys):
+    with loopback(keys) as door:
+        target = replace(sshd, jump="door")
+        answers = []
+
+        def one() -> None:
+            there = connect(target, {"door": door})
+            answers.append(there.run(["echo", "x"]).stdout)
+            there.close()
+
+        threads = [threading.Thread(target=one) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert answers == [b"x\n"] * 4
+
+
+def test_too_many_bytes_of_words_are_refused_before_they_are_sent(sshd):
+    there = connect(sshd)
+    with pytest.raises(ValueError, match="stdin"):
+        there.run(["echo", "x" * 140_000])
+    assert len(there.run(["echo", "x" * 125_000]).stdout) == 125_001
+    there.close()
+
+
+def test_no_thread_and_no_process_is_left_when_a_host_is_let_go(sshd):
+    before = threading.active_count()
+    there = connect(sshd)
+    there.run(["true"])
+    there.close()
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before:
+        assert time.monotonic() < deadline, threading.enumerate()
+        time.sleep(0.02)
