@@ -1,0 +1,36 @@
+"""The draft, against what the installed engine's loader makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from deploy import host
+from deploy.checkpoint import draft
+from deploy.checks import Finding
+from deploy.plan import Node
+from deploy.remote import Remote
+
+
+def check(node: Node, remote: Remote) -> Iterator[Finding]:
+    """A draft that lies here is read here; one that lies on a host is not looked at yet."""
+    if node.draft is None:
+        return
+    if node.draft.host:
+        yield Finding("ckpt", "UNKNOWN", f"{node.draft.source} lies on a host: its headers were not read")
+        return
+    target = remote.python(host.source("model_identity"), node.profile.model.path, timeout=60.0)
+    speculative = node.profile.speculative
+    serving = draft.Serving(
+        node.profile.engine.name,
+        remote.place.launch.engine_version if remote.place.launch else None,
+        speculative.algorithm if speculative else None,
+    )
+    found = list(draft.findings(draft.load_facts(Path(node.draft.path)), target.get("config"), serving))
+    if node.profile.hooks.prepare:
+        # what is served is what the hooks make of it
+        found = [replace(f, verdict="WARN") if f.verdict == "FAIL" else f for f in found]
+    if not found and node.profile.engine.name == "sglang":  # the only loader whose rules are known so far
+        found = [Finding("ckpt", "PASS", "the draft's headers and config fit")]
+    yield from found

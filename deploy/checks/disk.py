@@ -1,0 +1,36 @@
+"""Room on the host for what is not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deploy.checks import Finding
+from deploy.facts import disks
+from deploy.plan import Node
+from deploy.remote import Remote
+
+SPARE = 64 << 20  # logs, manifests, and a margin
+
+
+def check(node: Node, remote: Remote) -> Iterator[Finding]:
+    """Only bytes that are missing count: a release that is there needs none."""
+    folder = remote.place.releases(node)
+    release = f"{folder}/{node.draft.digest}" if node.draft else folder
+    there, where = disks.read(remote, release, folder)
+    size = 0 if node.draft is None or there.exists else node.draft.manifest.size
+    if not where.writable:
+        yield Finding(
+            "disk", "FAIL", f"{where.there} cannot be written to", remedy="set `work` of the host, or draft.to"
+        )
+    elif where.free < size + SPARE:
+        yield Finding(
+            "disk",
+            "FAIL",
+            f"{size + SPARE} bytes are wanted in {folder}, {where.free} are free",
+            f"{where.source} on {where.mount} ({where.kind})",
+            "remove old releases, or set draft.to",
+        )
+    elif where.free_inodes == 0:
+        yield Finding("disk", "FAIL", f"no inodes are free on {where.mount}", remedy="remove small files there")
+    else:
+        yield Finding("disk", "PASS", f"{where.free >> 20} MiB free for {size >> 20} MiB")

@@ -1,0 +1,32 @@
+"""The GPUs of a host, against how many the node takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deploy.checks import Finding
+from deploy.facts import gpus as fact
+from deploy.plan import Node
+from deploy.remote import Remote
+
+
+def check(node: Node, remote: Remote) -> Iterator[Finding]:
+    """Enough of them, and all of them answer."""
+    if not node.gpus:
+        return
+    found = fact.read(remote)
+    if found.all is None:
+        yield Finding("gpus", "UNKNOWN", "the GPUs cannot be seen", found.error, "is the driver loaded?")
+    elif len(found.all) < node.gpus:
+        names = "\n".join(f"{gpu.index} {gpu.name}" for gpu in found.all)
+        yield Finding(
+            "gpus",
+            "FAIL",
+            f"{len(found.all)} GPUs, {node.gpus} are wanted",
+            names or found.error,
+            "set gpus, or parallel.tp",
+        )
+    elif found.error:
+        yield Finding("gpus", "FAIL", "a GPU does not answer", found.error, "look at dmesg for Xid lines on the host")
+    else:
+        yield Finding("gpus", "PASS", f"{len(found.all)} x {found.all[0].name}")

@@ -1,0 +1,75 @@
+"""argv -> a command -> an exit code; the one place that catches DeployError."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from deploy import __version__
+from deploy.errors import DeployError, Interrupted
+
+# In the order in which a user meets them; a command that is not named here stands at the end.
+ORDER = ("up", "restart", "smoke", "status", "logs", "down", "plan", "check", "history", "profile", "engine")
+
+
+class Commands(click.Group):
+    """Finds commands by their files, and imports only the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        from deploy import registry
+
+        names = registry.names("deploy.commands")
+        return sorted(names, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        name = cmd_name.replace("-", "_")
+        if name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"deploy.commands.{name}")
+        command: click.Command = getattr(module, name)
+        return command
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def deploy() -> None:
+    """Put a model and its draft on bare GPU hosts, and prove that they serve.
+
+    \b
+    Examples:
+      deploy up profile=kimi-eagle3
+      deploy restart --ckpt fixed/
+      deploy smoke
+
+    Any value of a profile can be said on the command line: parallel.tp=4 nccl.DEBUG=INFO.
+    """
+
+
+def main() -> None:
+    """Run the command line, and leave with its exit code."""
+    try:
+        code = deploy.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        code = Interrupted.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except DeployError as error:
+        tell(error)
+        code = error.exit_code
+    except BrokenPipeError:  # `deploy ... | head`
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def tell(error: DeployError) -> None:
+    """One error, for people: what, evidence, remedy."""
+    from deploy.render import clean  # a host's words must not steer the terminal
+
+    click.secho(f"error: {clean(error.what)}", err=True, fg="red")
+    for line in error.evidence.splitlines():
+        click.echo(f"  {clean(line)}", err=True)
+    if error.remedy:
+        click.echo(f"-> {clean(error.remedy)}", err=True)

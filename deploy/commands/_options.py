@@ -1,0 +1,68 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+if TYPE_CHECKING:
+    from deploy.render import Output
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Options:
+    """What every command that talks to hosts may be told."""
+
+    words: tuple[str, ...]
+    project: Path | None
+    hosts: str | None
+    yes: bool
+    output: Output
+    verbosity: int
+
+    @property
+    def json(self) -> bool:
+        return self.output == "json"
+
+
+def shared(function: F) -> F:
+    """Give a command the shared options, as one `Options` in its first argument."""
+
+    @click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
+    @click.option("--project", type=click.Path(path_type=Path), help="The project's folder (default: the nearest one).")
+    @click.option("--hosts", metavar="PATTERNS", help="Only these hosts: gpu[1-4],!gpu3")
+    @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+    @click.option("--json", "output", flag_value="json", help="One JSON document on stdout.")
+    @click.option("--jsonl", "output", flag_value="jsonl", help="Events as JSON lines on stdout.")
+    @click.option("-q", "--quiet", count=True, help="Failures and the last line only.")
+    @click.option("-v", "--verbose", count=True, help="-v: all that is said. -vv: the server's log as well.")
+    def command(
+        *,
+        words: tuple[str, ...],
+        project: Path | None,
+        hosts: str | None,
+        yes: bool,
+        output: str | None,
+        quiet: int,
+        verbose: int,
+        **others: Any,
+    ) -> Any:
+        options = Options(words, project, hosts, yes, cast("Output", output or "auto"), verbose - quiet)
+        return function(options, **others)
+
+    command.__doc__ = function.__doc__
+    command.__name__ = function.__name__
+    command.__click_params__ = [*getattr(function, "__click_params__", []), *command.__click_params__]  # type: ignore[attr-defined]
+    return command  # type: ignore[return-value]
+
+
+def environ() -> dict[str, str]:
+    """The environment as it is now."""
+    return dict(os.environ)

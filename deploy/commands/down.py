@@ -1,0 +1,36 @@
+"""`deploy down`: end a deployment."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from deploy.commands._options import Options, shared
+
+
+@click.command
+@shared
+def down(options: Options) -> int:
+    """Stop a deployment, and prove that its processes, its port and its GPU memory are gone.
+
+    Run folders and releases stay: logs are evidence.
+
+    \b
+    Examples:
+      deploy down
+      deploy down profile=kimi-eagle3 --hosts gpu2 -y
+    """
+    from deploy import deploying, record, running
+    from deploy.recipe import DOWN
+    from deploy.session import Session
+
+    with Session(" ".join(("down", *options.words))) as session:
+        running.ask(options, session)
+        found = running.the_one(options, session)
+        if found.alive and not options.yes and sys.stdin.isatty():
+            click.confirm(f"Stop {found.name} on {', '.join(found.runs)}?", abort=True, err=True)
+        session.keep(found.runs)
+        session.lock()
+        plan = found.plan()
+        return deploying.walk(running.courses(plan, DOWN, session), plan, options, session, record.new_id())

@@ -1,0 +1,40 @@
+"""`deploy restart`: the same again, or the same with another checkpoint."""
+
+from __future__ import annotations
+
+import click
+
+from deploy.commands._options import Options, shared
+
+
+@click.command
+@click.option(
+    "--ckpt",
+    metavar="PATH",
+    help="Another draft (another model where there is no draft): a folder, a "
+    ".gguf, a weights file beside its config, or host:path.",
+)
+@shared
+def restart(options: Options, ckpt: str | None) -> int:
+    """Replace a running deployment, with its overrides kept and, if given, another checkpoint.
+
+    \b
+    Examples:
+      deploy restart --ckpt fixed/
+      deploy restart --ckpt gpu1:/data/drafts/step-4000
+      deploy restart profile=kimi-eagle3 speculative.num_steps=5
+    """
+    from deploy import deploying, running, wish
+    from deploy.session import Session
+
+    words = tuple(word for word in options.words if not word.startswith("profile="))
+    told = ("restart", *(("--ckpt", ckpt) if ckpt else ()), *words)
+    with Session(" ".join(told)) as session:
+        running.ask(options, session)
+        found = running.the_one(options, session)
+        wished = wish.load(found.name, options, words=found.words(), ckpt=ckpt, kept=found.ckpt())
+        session.keep(host.name for host in wished.hosts)
+        missing = [host for host in wished.hosts if host.name not in session.remotes]
+        session.open(missing, locked=False)
+        session.lock()
+        return deploying.bring_up(wished, options, session, fresh=True)

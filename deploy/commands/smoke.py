@@ -1,0 +1,27 @@
+"""`deploy smoke`: ask the running server the profile's question."""
+
+from __future__ import annotations
+
+import click
+
+from deploy.commands._options import Options, shared
+
+
+@click.command
+@shared
+def smoke(options: Options) -> int:
+    """Ask what runs the profile's question, and look at the answer.
+
+    \b
+    Examples:
+      deploy smoke
+      deploy smoke smoke.ask="What is the capital of Italy?" smoke.expect=Rome
+    """
+    from deploy import deploying, record, running
+    from deploy.recipe import SMOKE
+    from deploy.session import Session
+
+    with Session(" ".join(("smoke", *options.words))) as session:
+        running.ask(options, session)
+        plan = running.narrowed(options, running.the_one(options, session))
+        return deploying.walk(running.courses(plan, SMOKE, session), plan, options, session, record.new_id())

@@ -1,0 +1,98 @@
+"""Does what runs serve what is wished? Idempotency lives here alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from deploy import host, words
+from deploy.plan import Node
+from deploy.remote import Remote
+from deploy.state import Machine, Run
+from deploy.steps.launch import fingerprint
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether a replica is replaced or only verified, and why."""
+
+    mode: Literal["replace", "verify"]
+    why: str
+
+
+def decide(nodes: list[tuple[Node, Machine, Mapping[str, Any]]]) -> Decision:
+    """For one replica: (node, its machine, the identity of its model as it is on disk now). One host that differs
+    replaces the whole.
+    """
+    for node, machine, model in nodes:
+        run = machine.current(node.deployment)
+        reason = _reason(node, run, model)
+        if reason:
+            return Decision("replace", reason if len(nodes) == 1 else f"{node.host.name}: {reason}")
+    return Decision("verify", f"run {_id(nodes[0])} serves what is wished: it is verified, not restarted")
+
+
+def _id(first: tuple[Node, Machine, Mapping[str, Any]]) -> str:
+    run = first[1].current(first[0].deployment)
+    return run.id if run else ""
+
+
+def _reason(node: Node, run: Run | None, model: Mapping[str, Any]) -> str:
+    if run is None or not run.alive or run.manifest is None:
+        return _not_there(run)
+    if run.manifest["wished"] != node.digest:
+        return "; ".join(differences(run.manifest["node"], node.to_json())) or "its hooks or secrets differ"
+    if (run.manifest.get("model") or {}).get("identity") != model.get("identity"):
+        return f"the model at {node.profile.model.path} is not the one that was loaded"
+    salt = run.manifest["secrets"].get("salt", "")
+    for name in node.profile.secrets:
+        # A secret that we do not have here cannot differ from what runs.
+        if name in os.environ and run.manifest["secrets"].get(name) != fingerprint(salt, os.environ[name]):
+            return f"the secret {name} differs"
+    return ""
+
+
+def _not_there(run: Run | None) -> str:
+    if run is None:
+        return "nothing runs"
+    return f"run {run.id} has no manifest" if run.alive else f"run {run.id} {run.ending}"
+
+
+def model_identity(node: Node, remote: Remote) -> dict[str, Any]:
+    """The model on the host: headers' digests, sizes, mtimes. Its `error` if it cannot be read."""
+    answer = remote.python(host.source("model_identity"), node.profile.model.path, timeout=60.0)
+    return {key: answer[key] for key in ("identity", "error", "size") if key in answer}
+
+
+def differences(running: Mapping[str, Any], wished: Mapping[str, Any]) -> Iterator[str]:
+    """What a user would want to know of two nodes (as `Node.to_json`): one line each."""
+    old, new = Node.from_json(running), Node.from_json(wished)
+    before, after = (node.draft.digest if node.draft else "none" for node in (old, new))
+    if before != after:
+        yield f"the draft differs: {before} -> {after}"
+    yield from _changed("environment", dict(old.env), dict(new.env))
+    yield from _changed("file", dict(old.files), dict(new.files), shown=False)
+    gone = [word for word in map(_shown, old.argv) if word not in set(map(_shown, new.argv))]
+    come = [word for word in map(_shown, new.argv) if word not in set(map(_shown, old.argv))]
+    if gone or come:
+        yield f"the command differs: {' '.join(gone) or '(nothing)'} -> {' '.join(come) or '(nothing)'}"
+    elif old.argv != new.argv:
+        yield "the command's words stand in another order"
+    if old.profile.hooks.prepare != new.profile.hooks.prepare:
+        yield "the prepare hooks differ"
+    if old.profile.secrets != new.profile.secrets:
+        yield "the names of the secrets differ"
+
+
+def _shown(word: words.Word) -> str:
+    return words.shell([word])
+
+
+def _changed(kind: str, old: Mapping[str, str], new: Mapping[str, str], *, shown: bool = True) -> Iterator[str]:
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) != new.get(name):
+            values = f": {json.dumps(old.get(name))} -> {json.dumps(new.get(name))}" if shown else ""
+            yield f"{kind} {name} differs{values}"

@@ -1,0 +1,186 @@
+"""The commands that change what runs: reach, lock, compare, ask, walk."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+import click
+
+from deploy import compare, drafts, record, render
+from deploy.commands._options import Options
+from deploy.errors import ConfigError, Interrupted
+from deploy.events import Event
+from deploy.facts import interpreter
+from deploy.plan import Node, Plan, Replica
+from deploy.recipe import REPLACE, VERIFY, Recipe
+from deploy.record import Recorder
+from deploy.remote import Remote
+from deploy.runner import Course, Failure
+from deploy.session import Readers, Session
+from deploy.state import Launch, Place, Run
+from deploy.wish import Wish
+
+
+def bring_up(wish: Wish, options: Options, session: Session, *, fresh: bool) -> int:
+    """Make what is wished run, on hosts in hand and locked; `fresh` replaces even what already serves it."""
+    with drafts.found(wish.profile, wish.inventory, session.remotes) as draft:
+        plan = wish.plan(draft)
+        _say_what_is_undone(wish, plan, options, session)
+        run = record.new_id()
+        courses = [_course(replica, run, wish, session, fresh=fresh) for replica in plan.replicas]
+        return walk(courses, plan, options, session, run)
+
+
+def walk(courses: list[Course], plan: Plan, options: Options, session: Session, run: str) -> int:
+    """Walk the courses with a view and a record; the exit code."""
+    started = time.monotonic()
+    with closing(_readers(plan, options, run)) as readers:
+        readers.on(_opening(courses, plan, session, run))
+        failures = session.walk(courses, readers)
+        summary = _summary(courses, readers)
+        code = readers.finish(failures, round(time.monotonic() - started, 3), summary)
+    if options.json:
+        click.echo(json.dumps({"run": run, "exit_code": code, **summary, "failures": _told(failures)}, indent=1))
+    return code
+
+
+def _readers(plan: Plan, options: Options, run: str) -> Readers:
+    view = render.choose(
+        output=options.output,
+        verbosity=options.verbosity,
+        environ=os.environ,
+        stdout=sys.stdout,
+        stderr=sys.stderr,
+    )
+    hidden = [os.environ[name] for node in plan.nodes for name in node.profile.secrets if name in os.environ]
+    return Readers(view, Recorder(record.runs_folder(_recorded_in(options), os.environ) / run), hidden)
+
+
+def _opening(courses: list[Course], plan: Plan, session: Session, run: str) -> Event:
+    longest = max((course.recipe for course in courses), key=len)
+    return Event(
+        "run_started",
+        facts={
+            "id": run,
+            "command": session.command,
+            "profile": plan.deployment,
+            "deployment": plan.deployment,
+            "recipe": [[step.name, step.scope, step.line] for step in longest],
+            "hosts": [node.host.name for node in plan.nodes],
+            "plan": plan.to_json(),
+        },
+    )
+
+
+def _recorded_in(options: Options) -> Any:
+    from deploy import project
+
+    found = project.find(chosen=options.project)
+    return found.root if found else None
+
+
+def _course(replica: Replica, run: str, wish: Wish, session: Session, *, fresh: bool) -> Course:
+    """Decide between replacing and verifying, and give each host its place."""
+    identities = {
+        node.host.name: compare.model_identity(node, session.remotes[node.host.name]) for node in replica.nodes
+    }
+    decision = compare.decide(
+        [(node, session.machines[node.host.name], identities[node.host.name]) for node in replica.nodes]
+    )
+    verify = decision.mode == "verify" and not fresh
+    why = "asked for a restart" if fresh and decision.mode == "verify" else decision.why
+    session.emit("decided", why, mode="verify" if verify else "replace", hosts=[n.host.name for n in replica.nodes])
+    for node in replica.nodes:
+        remote, machine = session.remotes[node.host.name], session.machines[node.host.name]
+        current = machine.current(node.deployment)
+        launch = Launch(session.command, wish.words, wish.ckpt, identities[node.host.name], _version(node, remote))
+        remote.place = Place(
+            machine,
+            node.deployment,
+            current.id if verify and current else run,
+            launch,
+            key(node, current if verify else None, remote),
+        )
+    return course(replica, VERIFY if verify else REPLACE, session)
+
+
+def course(replica: Replica, recipe: Recipe, session: Session) -> Course:
+    """A replica on its way; its hosts share one switch."""
+    remotes = {node.host.name: session.remotes[node.host.name] for node in replica.nodes}
+    abort = session.remotes[replica.head.host.name].abort
+    for remote in remotes.values():
+        remote.abort = abort
+    return Course(replica, recipe, remotes, abort, session.interrupted)
+
+
+def key(node: Node, run: Run | None, remote: Remote) -> str:
+    """The server's API key: ours if we have it, else the one that the running server was given."""
+    names = [name for name, flag in node.profile.secrets.items() if flag == "api-key"]
+    if not names:
+        return ""
+    if run is None:
+        return os.environ.get(names[0], "")
+    return remote.sh('cat -- "$1/api-key"', run.folder)
+
+
+def _version(node: Node, remote: Remote) -> str | None:
+    distribution = node.engine.DISTRIBUTION
+    if distribution is None or node.profile.engine.binary:
+        return None
+    return interpreter.read(remote, str(node.argv[0]), distribution).installed
+
+
+def _say_what_is_undone(wish: Wish, plan: Plan, options: Options, session: Session) -> None:
+    """A `restart --ckpt` that this `up` would undo is told before it is undone."""
+    if wish.ckpt is not None:
+        return
+    for node in plan.nodes:
+        run = session.machines[node.host.name].current(node.deployment)
+        if run is None or not run.alive or not run.manifest or not run.manifest.get("ckpt"):
+            continue
+        undone = run.manifest["ckpt"]
+        if run.manifest["wished"] == node.digest:
+            continue
+        what = f"{node.host.name} serves {undone}, put there by `{run.manifest['command']}`; this up would undo it"
+        _ask(what, f"keep it with: deploy up profile={node.deployment} draft.path={undone}", options)
+        return
+
+
+def _ask(what: str, remedy: str, options: Options) -> None:
+    if options.yes:
+        click.echo(f"{what} (-y)", err=True)
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ConfigError(what, remedy=f"say -y to go on, or {remedy}")
+    click.echo(what, err=True)
+    if not click.confirm("Go on?", err=True):
+        raise Interrupted("stopped; nothing was touched", remedy=remedy)
+
+
+def _summary(courses: list[Course], readers: Readers) -> dict[str, Any]:
+    verdicts = readers.facts("verdict")
+    modes = ["verify" if c.recipe is VERIFY else "replace" for c in courses if c.recipe in (VERIFY, REPLACE)]
+    waived = {e.facts["check"] for e in readers.told if e.facts.get("waived") and e.facts["verdict"] == "FAIL"}
+    gates = next((v for v in reversed(verdicts) if isinstance(v, Mapping)), {})
+    found = {"mode": modes[0] if modes else None, "waived": sorted(waived), **gates}
+    return {"verdict": {name: value for name, value in found.items() if value not in (None, [])}}
+
+
+def _told(failures: list[Failure]) -> list[dict[str, Any]]:
+    return [
+        {
+            "host": failure.host,
+            "step": failure.step,
+            "error": type(failure.error).__name__,
+            "what": failure.error.what,
+            "evidence": failure.error.evidence,
+            "remedy": failure.error.remedy,
+        }
+        for failure in failures
+    ]

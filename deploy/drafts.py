@@ -1,0 +1,47 @@
+"""Find the draft that a profile names: here, or on a host of the inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+
+from deploy import releases
+from deploy.checkpoint import manifest
+from deploy.errors import ConfigError
+from deploy.inventory import Inventory
+from deploy.plan import Draft
+from deploy.profile import Profile
+from deploy.remote import Remote
+
+
+def split(path: str, inventory: Inventory) -> tuple[str, str]:
+    """(host, path) of `host:path`, or ("", path) of a path here: only names of the inventory are hosts."""
+    name, colon, rest = path.partition(":")
+    is_host = bool(colon) and "/" not in name and name in inventory.hosts
+    return (name, rest) if is_host else ("", path)
+
+
+@contextmanager
+def found(profile: Profile, inventory: Inventory, remotes: Mapping[str, Remote]) -> Iterator[Draft | None]:
+    """The draft, hashed where it lies. One that lies on a host and is wanted on others comes by way of this machine."""
+    if profile.draft is None:
+        yield None
+        return
+    host, path = split(profile.draft.path, inventory)
+    if not host:
+        yield Draft(path, manifest.of(Path(path), manifest.cache_file()))
+        return
+    if host not in remotes:
+        raise ConfigError(
+            f"the draft {profile.draft.path} lies on a host that the deployment is not on",
+            remedy=f"fetch it first (rsync {profile.draft.path} .), then name the local folder",
+        )
+    if set(remotes) == {host}:
+        yield Draft(path, releases.digest(path, remotes[host]), host)
+        return
+    with TemporaryDirectory(prefix="deploy-fetch-") as folder:
+        target = Path(folder, PurePosixPath(path).name)
+        remotes[host].transport.fetch(path, target, timeout=releases.READ_BACK)
+        yield Draft(str(target), manifest.of(target))

@@ -1,0 +1,97 @@
+"""A profile in one server's own words. An engine is one module here: pure functions, no I/O.
+
+To add an engine, add `engines/NAME.py` that has what the `Engine` protocol names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+from deploy import registry
+from deploy.engines._log import Explanation, Progress
+from deploy.profile import Profile
+from deploy.words import RunPath, Word
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an engine is asked to put into words."""
+
+    profile: Profile
+    python: str
+    draft: RunPath | None
+    rank: int
+    head: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A server's command line, the environment it wants, and files it needs in the run's folder."""
+
+    argv: tuple[Word, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One request to a server: where to POST, and what."""
+
+    path: str
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What one answer cost: tokens generated, verify steps, drafted tokens offered and accepted (None: not told)."""
+
+    generated: int
+    steps: int | None
+    drafted: int | None
+    accepted: int | None
+
+
+class Engine(Protocol):
+    """What the tool has to know about a server."""
+
+    DISTRIBUTION: str | None
+    """The Python distribution whose version is the engine's, if it is one."""
+    READY: re.Pattern[str] | None
+    """The log line after which its readiness can be asked for; None: ask from the start."""
+    READY_PATH: str
+    """Answers 200 when it is ready to generate."""
+
+    def command(self, request: Request) -> Command:
+        """The command line for a node."""
+
+    def secret_argv(self, flags: Mapping[str, str]) -> tuple[Word, ...]:
+        """The words that make the server read `secret_file`; {flag: secret's name}."""
+
+    def secret_file(self, flags: Mapping[str, str]) -> tuple[str, str]:
+        """(name, content) of the 0600 file for secrets that the server takes only as flags; {flag: value}."""
+
+    def progress(self, line: str) -> Progress | None:
+        """What a log line says about how far it is."""
+
+    def explain(self, log: str) -> Explanation | None:
+        """Why it died, from its log."""
+
+    def chat(self, model: str, prompt: str, max_tokens: int) -> Question:
+        """A chat request at temperature 0."""
+
+    def measured(self, model: str, prompt: str, max_tokens: int) -> Question:
+        """A request whose answer carries counters."""
+
+    def counters(self, answer: Mapping[str, Any]) -> Counters | None:
+        """The counters of an answer to `measured`; None where it has none."""
+
+    def totals(self, metrics: str) -> Counters | None:
+        """The same counters since the server's start, from its /metrics; for a cross-check."""
+
+
+def load(name: str) -> Engine:
+    """The engine called `name`."""
+    return cast("Engine", registry.load("deploy.engines", name, "engine"))

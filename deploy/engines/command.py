@@ -1,0 +1,92 @@
+"""Any server with an OpenAI API that a command line starts: `args.argv` is that command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deploy.engines import Command, Counters, Question, Request, _chat
+from deploy.engines._log import Explanation, Progress, first_cause, first_traceback, lines
+from deploy.errors import ConfigError
+from deploy.words import Word
+
+DISTRIBUTION = None
+READY = None
+READY_PATH = "/v1/models"
+
+
+def command(request: Request) -> Command:
+    """The words of `args.argv`; in each, {port}, {model}, {name}, {draft} and {rank} stand for the profile's own."""
+    profile = request.profile
+    argv = profile.args.get("argv")
+    if not isinstance(argv, list) or not argv:
+        raise ConfigError(
+            "engine `command` needs its command line", remedy='args: {argv: ["my-server", "--port", "{port}"]}'
+        )
+    if unknown := sorted(set(profile.args) - {"argv"}):
+        raise ConfigError(
+            f"engine `command` has no flags of its own: args.{unknown[0]}", remedy="put it into args.argv"
+        )
+    places = {
+        "{port}": str(profile.port),
+        "{model}": profile.model.path,
+        "{name}": profile.model.name or profile.model.path,
+        "{rank}": str(request.rank),
+    }
+    return Command(tuple(_word(str(word), places, request) for word in argv))
+
+
+def _word(word: str, places: Mapping[str, str], request: Request) -> Word:
+    if word == "{draft}":
+        if request.draft is None:
+            raise ConfigError("args.argv names {draft}, but the profile has none", remedy="set draft.path")
+        return request.draft
+    for place, value in places.items():
+        word = word.replace(place, value)
+    return word
+
+
+def secret_argv(flags: Mapping[str, str]) -> tuple[Word, ...]:
+    """There is no general way; the environment is."""
+    if flags:
+        raise ConfigError("engine `command` takes secrets only as environment", remedy="secrets: [NAME]")
+    return ()
+
+
+def secret_file(flags: Mapping[str, str]) -> tuple[str, str]:
+    """Never asked for, since `secret_argv` refuses."""
+    raise NotImplementedError(flags)
+
+
+def progress(line: str) -> Progress | None:  # noqa: ARG001
+    """An unknown server's log has no known phases."""
+    return None
+
+
+def explain(log: str) -> Explanation | None:
+    """A Python traceback's last line, if there is one."""
+    told = lines(log)
+    return first_cause(told, (), progress, first_traceback(told))
+
+
+def chat(model: str, prompt: str, max_tokens: int) -> Question:
+    """A chat request at temperature 0."""
+    return _chat.question(model, prompt, max_tokens)
+
+
+def measured(model: str, prompt: str, max_tokens: int) -> Question:
+    """The same; the standard API tells nothing of drafts."""
+    return _chat.question(model, prompt, max_tokens)
+
+
+def counters(answer: Mapping[str, Any]) -> Counters | None:
+    """Tokens alone."""
+    usage = answer.get("usage") or {}
+    if "completion_tokens" not in usage:
+        return None
+    return Counters(int(usage["completion_tokens"]), steps=None, drafted=None, accepted=None)
+
+
+def totals(metrics: str) -> Counters | None:  # noqa: ARG001
+    """None known."""
+    return None

@@ -1,0 +1,115 @@
+"""llama.cpp: its own server from a binary, or through the xllamacpp package with the same flags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from deploy import host
+from deploy.engines import Command, Counters, Question, Request, _chat
+from deploy.engines._flags import words
+from deploy.engines._llamacpp_log import explain, progress
+from deploy.errors import ConfigError
+from deploy.words import RunPath, Word
+
+DISTRIBUTION = "xllamacpp"
+READY = re.compile(r"listening on http://")
+READY_PATH = "/health"
+
+SPECULATION = {"EAGLE3": "draft-eagle3", "STANDALONE": "draft-simple"}
+
+__all__ = ["explain", "progress"]
+
+
+def command(request: Request) -> Command:
+    """llama-server's flags; without a binary they go to our small launcher of the same server."""
+    profile = request.profile
+    flags: dict[str, Any] = {
+        "host": "127.0.0.1",
+        "port": profile.port,
+        "model": profile.model.path,
+        "alias": profile.model.name or profile.model.path,
+        "metrics": True,
+    }
+    if profile.gpus:
+        flags["n-gpu-layers"] = 999
+    if profile.speculative and request.draft:
+        flags |= {
+            "model-draft": request.draft,
+            "spec-type": _spec_type(profile.speculative.algorithm),
+            "draft-max": profile.speculative.num_steps,
+        }
+    flags_words = words(flags, profile.args)
+    if profile.engine.binary:
+        return Command((profile.engine.binary, *flags_words))
+    launcher = "llama_server.py"
+    return Command(
+        (request.python, RunPath(launcher), *flags_words),
+        env={"PYTHONUNBUFFERED": "1"},
+        files={launcher: host.source("llama_server")},
+    )
+
+
+def _spec_type(algorithm: str) -> str:
+    if algorithm in SPECULATION:
+        return SPECULATION[algorithm]
+    raise ConfigError(
+        f"llama.cpp has no speculative algorithm {algorithm!r}", remedy=f"known: {', '.join(SPECULATION)}"
+    )
+
+
+def secret_argv(flags: Mapping[str, str]) -> tuple[Word, ...]:
+    """llama-server reads its API key from a file and takes no other secret."""
+    if set(flags) - {"api-key"}:
+        raise ConfigError("llama.cpp takes only `api-key` as a secret flag", evidence=", ".join(flags))
+    return ("--api-key-file", RunPath("secrets")) if flags else ()
+
+
+def secret_file(flags: Mapping[str, str]) -> tuple[str, str]:
+    """One key, one line."""
+    return "secrets", "".join(f"{value}\n" for value in flags.values())
+
+
+def chat(model: str, prompt: str, max_tokens: int) -> Question:
+    """A chat request at temperature 0."""
+    return _chat.question(model, prompt, max_tokens)
+
+
+def measured(model: str, prompt: str, max_tokens: int) -> Question:
+    """A chat request; every answer carries `timings`. No prompt cache, so that each run does the same work."""
+    question = _chat.question(model, prompt, max_tokens)
+    return Question(question.path, {**question.body, "cache_prompt": False})
+
+
+def counters(answer: Mapping[str, Any]) -> Counters | None:
+    """From `timings`: a verify step yields its accepted drafts and one token of the target's own.
+
+    So steps = generated - accepted, except that the first token comes from the prompt's own pass.
+    """
+    timings = answer.get("timings") or {}
+    if "predicted_n" not in timings:
+        return None
+    generated = int(timings["predicted_n"])
+    if "draft_n" not in timings:
+        return Counters(generated, steps=None, drafted=None, accepted=None)
+    accepted = int(timings["draft_n_accepted"])
+    return Counters(generated, steps=generated - accepted, drafted=int(timings["draft_n"]), accepted=accepted)
+
+
+def totals(metrics: str) -> Counters | None:
+    """From llama.cpp's Prometheus counters."""
+    found = {
+        name: int(float(value))
+        for name, value in re.findall(
+            r"^llamacpp:(?:spec_decode_num_)?(\w+)_total\s+([\d.e+]+)$", metrics, re.MULTILINE
+        )
+    }
+    if "accepted_tokens" not in found:
+        return None
+    return Counters(
+        generated=found.get("tokens_predicted", 0),
+        steps=found.get("drafts"),
+        drafted=found.get("draft_tokens"),
+        accepted=found["accepted_tokens"],
+    )

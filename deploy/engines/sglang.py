@@ -1,0 +1,103 @@
+"""SGLang, from 0.5.8 on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from deploy.engines import Command, Counters, Question, Request, _chat
+from deploy.engines._flags import words
+from deploy.engines._sglang_log import explain, progress
+from deploy.words import RunPath, Word
+
+DISTRIBUTION = "sglang"
+READY = re.compile(r"The server is fired up and ready to roll!")
+READY_PATH = "/health_generate"  # generates a token, which /health may be told not to do
+
+DIST_PORT_OFFSET = 1000  # rendezvous of several nodes: out of the range SGLang derives from --port
+
+ENVIRONMENT = {
+    "SPT_NOENV": "1",  # else setproctitle wipes /proc/PID/environ, which carries the run's id
+    "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0",  # else a crash holds the GPUs for another 65 s
+}
+
+__all__ = ["explain", "progress"]
+
+
+def command(request: Request) -> Command:
+    """Full flag names only: argparse takes prefixes, and a prefix that works today is ambiguous tomorrow."""
+    profile = request.profile
+    flags: dict[str, Any] = {
+        "model-path": profile.model.path,
+        "served-model-name": profile.model.name,
+        "host": "127.0.0.1",
+        "port": profile.port,
+    }
+    argv = (request.python, "-m", "sglang.launch_server")
+    return Command((*argv, *words(flags, _parallel(request), _speculative(request), profile.args)), env=ENVIRONMENT)
+
+
+def _parallel(request: Request) -> dict[str, Any]:
+    parallel, nodes = request.profile.parallel, request.profile.nodes
+    sizes = {"tp-size": parallel.tp, "pp-size": parallel.pp, "dp-size": parallel.dp, "ep-size": parallel.ep}
+    flags: dict[str, Any] = {name: size for name, size in sizes.items() if size > 1}
+    if nodes > 1:
+        flags |= {
+            "nnodes": nodes,
+            "node-rank": request.rank,
+            "dist-init-addr": f"{request.head}:{request.profile.port + DIST_PORT_OFFSET}",
+        }
+    return flags
+
+
+def _speculative(request: Request) -> dict[str, Any]:
+    speculative = request.profile.speculative
+    if not speculative:
+        return {}
+    return {
+        "speculative-algorithm": speculative.algorithm,
+        "speculative-draft-model-path": request.draft,
+        "speculative-num-steps": speculative.num_steps,
+        "speculative-eagle-topk": speculative.eagle_topk,
+        "speculative-num-draft-tokens": speculative.num_draft_tokens or speculative.num_steps + 1,
+    }
+
+
+def secret_argv(flags: Mapping[str, str]) -> tuple[Word, ...]:
+    """SGLang reads any flag from its --config file as well."""
+    return ("--config", RunPath("secrets.yaml")) if flags else ()
+
+
+def secret_file(flags: Mapping[str, str]) -> tuple[str, str]:
+    """JSON strings are YAML strings."""
+    return "secrets.yaml", "".join(f"{flag}: {json.dumps(value)}\n" for flag, value in flags.items())
+
+
+def chat(model: str, prompt: str, max_tokens: int) -> Question:
+    """A chat request at temperature 0."""
+    return _chat.question(model, prompt, max_tokens)
+
+
+def measured(model: str, prompt: str, max_tokens: int) -> Question:  # noqa: ARG001 - /generate knows no model name
+    """The native route: its answer carries `meta_info` in every version."""
+    parameters = {"max_new_tokens": max_tokens, "temperature": 0}
+    return Question("/generate", {"text": prompt, "sampling_params": parameters})
+
+
+def counters(answer: Mapping[str, Any]) -> Counters | None:
+    """From `meta_info`; the spec_* keys are absent where nothing was verified, and were renamed at 0.5.12."""
+    meta = answer.get("meta_info") or {}
+    if "completion_tokens" not in meta:
+        return None
+    accepted = meta.get("spec_num_correct_drafts", meta.get("spec_accept_token_num"))
+    drafted = meta.get("spec_num_proposed_drafts", meta.get("spec_draft_token_num"))
+    return Counters(
+        int(meta["completion_tokens"]), steps=meta.get("spec_verify_ct"), drafted=drafted, accepted=accepted
+    )
+
+
+def totals(metrics: str) -> Counters | None:  # noqa: ARG001
+    """SGLang's gauges refresh only every 40 decode steps: no cross-check for a short run."""
+    return None

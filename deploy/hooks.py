@@ -1,0 +1,120 @@
+"""The user's own programs at four points of a run: prepare, ready, failed, stopped. `docs/hooks.md` is the contract."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from deploy import releases
+from deploy.checkpoint import manifest
+from deploy.errors import DeployError
+from deploy.plan import Draft, Node
+from deploy.profile import Hook
+from deploy.remote import Remote
+from deploy.transport import Transport
+from deploy.transport.local import LocalTransport
+
+
+def run(point: str, node: Node, remote: Remote) -> str:
+    """Run the hooks of a point in order; the first that fails stops the run."""
+    hooks: list[Hook] = getattr(node.profile.hooks, point)
+    for hook in hooks:
+        _run(hook, point, node, remote)
+    return f"{len(hooks)} hook{'s' * (len(hooks) != 1)} done" if hooks else "no hooks"
+
+
+def prepare(hook: Hook, node: Node, remote: Remote) -> str | None:
+    """Run a `prepare` hook; if it names another draft, make that a release and serve it. The release's path."""
+    printed = _run(hook, "prepare", node, remote).strip()
+    if not printed:
+        return None
+    path = _draft(hook, printed)
+    if hook.on == "controller":
+        draft = Draft(path, manifest.of(Path(path), manifest.cache_file()))
+        release, _ = releases.bring(draft, remote.place.releases(node), remote)
+    else:
+        release = _adopt(path, node, remote)
+    releases.link(release, remote.place, remote)
+    return release
+
+
+def _adopt(path: str, node: Node, remote: Remote) -> str:
+    """What a hook wrote on the host becomes a release under its own digest."""
+    found = releases.digest(path, remote)
+    folder = remote.place.releases(node)
+    target = f"{folder}/{found.short}"
+    if path == target:
+        return target
+    incoming = f"{folder}/.{found.short}.{remote.place.machine.id}.incoming"
+    remote.change('rm -rf -- "$2" && cp -RL --reflink=auto -- "$1" "$2"', path, incoming, timeout=releases.READ_BACK)
+    releases.seal(found, incoming, target, remote, origin=node.draft.digest if node.draft else path)
+    return target
+
+
+def _draft(hook: Hook, printed: str) -> str:
+    try:
+        answer: Any = json.loads(printed)
+        return str(answer["draft"])
+    except (ValueError, KeyError, TypeError):
+        raise DeployError(
+            f"the hook {hook.run} printed something else than one JSON object with a draft",
+            evidence=printed[-1500:],
+            remedy='print {"draft": "/path"} and nothing else to stdout, or nothing; words for people go to stderr',
+        ) from None
+
+
+def _run(hook: Hook, point: str, node: Node, remote: Remote) -> str:
+    remote.say(f"hook {hook.run}")
+    program, where = _placed(hook, remote)
+    variables = _environment(hook, point, node, remote, str(Path(program).parent))
+    argv = ("env", *(f"{name}={value}" for name, value in variables.items()), program, *hook.args)
+    result = where.run(argv, stdin=json.dumps(node.to_json()).encode(), timeout=hook.timeout)
+    if result.status:
+        raise DeployError(
+            f"the {point} hook {hook.run} ended with status {result.status} on {_place(hook, remote)}",
+            evidence=result.stderr.decode(errors="replace")[-1500:],
+            remedy="its stderr is above; mend it and run the command again",
+        )
+    return result.stdout.decode(errors="replace")
+
+
+def _placed(hook: Hook, remote: Remote) -> tuple[str, Transport]:
+    """(the program's path where it runs, the transport to there). On a host it is copied into the run's folder."""
+    if not Path(hook.run).is_file():
+        raise DeployError(f"there is no hook {hook.run}", remedy="its path is relative to the project's folder")
+    if hook.on == "controller":
+        return hook.run, LocalTransport()
+    folder = f"{remote.place.folder}/hooks"
+    remote.change('umask 077; mkdir -p -- "$1"', folder)
+    program = f"{folder}/{Path(hook.run).name}"
+    remote.write(program, Path(hook.run).read_text(encoding="utf-8"), mode="700")
+    remote.write(f"{folder}/header.py", _library().read_text(encoding="utf-8"))
+    return program, remote.transport
+
+
+def _library() -> Path:
+    return Path(str(resources.files("deploy.checkpoint").joinpath("header.py")))
+
+
+def _environment(hook: Hook, point: str, node: Node, remote: Remote, beside: str) -> dict[str, str]:
+    place, here = remote.place, hook.on == "controller"
+    draft = "" if node.draft is None else (node.draft.path if here else f"{place.folder}/draft")
+    return {
+        "DEPLOY_RUN": place.run,
+        "DEPLOY_RUN_FOLDER": place.folder,
+        "DEPLOY_DEPLOYMENT": node.deployment,
+        "DEPLOY_HOST": remote.host.name,
+        "DEPLOY_ADDRESS": remote.host.address,
+        "DEPLOY_POINT": point,
+        "DEPLOY_PORT": str(node.port),
+        "DEPLOY_MODEL": node.profile.model.path,
+        "DEPLOY_DRAFT": draft,
+        "DEPLOY_RELEASES": str(Path.home() / ".cache/deploy/releases") if here else place.releases(node),
+        "DEPLOY_LIB": str(_library().parent) if here else beside,
+    }
+
+
+def _place(hook: Hook, remote: Remote) -> str:
+    return "the controller" if hook.on == "controller" else remote.host.name

@@ -1,0 +1,225 @@
+"""What will run where, as frozen data: profiles on hosts become nodes with their exact command. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from deploy import engines, words
+from deploy.checkpoint.manifest import Manifest
+from deploy.errors import ConfigError
+from deploy.inventory import Host
+from deploy.profile import Profile
+from deploy.words import RunPath, Word
+
+LAUNCH = """\
+#!/bin/sh
+# {title}
+# Written by deploy; `sh launch.sh` starts it by hand.
+run=$(cd -- "$(dirname -- "$0")" && pwd -P) || exit 1
+cd -- "$run" || exit 1
+read -r stat <"/proc/$$/stat" && set -- ${{stat##*) }}
+echo "$$ ${{20}} $(cat /proc/sys/kernel/random/boot_id)" >pid.tmp && mv pid.tmp pid || exit 1
+set -a
+. ./env
+DEPLOY_RUN=${{run##*/}}
+set +a
+trap : HUP INT TERM # the server has the signal as well; what it ends with is written below
+
+{command}
+code=$?
+echo "$code" >exit.tmp && mv exit.tmp exit
+exit "$code"
+"""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A draft checkpoint to be served: what is in it, and where it comes from (no host: from this machine)."""
+
+    path: str
+    manifest: Manifest
+    host: str = ""
+
+    @property
+    def digest(self) -> str:
+        return self.manifest.short
+
+    @property
+    def source(self) -> str:
+        """As the user would write it."""
+        return f"{self.host}:{self.path}" if self.host else self.path
+
+    @property
+    def served(self) -> str:
+        """Its path in the run's folder: the release, or the one .gguf file in it."""
+        names = [file.path for file in self.manifest.files]
+        return f"draft/{names[0]}" if len(names) == 1 and names[0].endswith(".gguf") else "draft"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The engine's interpreter on the hosts, and the environment it wants."""
+
+    python: str
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One server process on one host: everything that launching, waiting for and judging it needs."""
+
+    host: Host
+    profile: Profile
+    rank: int
+    argv: tuple[Word, ...]
+    env: tuple[tuple[str, str], ...]
+    files: tuple[tuple[str, str], ...]
+    draft: Draft | None
+
+    @property
+    def deployment(self) -> str:
+        return self.profile.name
+
+    @property
+    def port(self) -> int:
+        return self.profile.port
+
+    @property
+    def gpus(self) -> int:
+        return self.host.gpus if self.profile.gpus is None else self.profile.gpus
+
+    @property
+    def engine(self) -> engines.Engine:
+        return engines.load(self.profile.engine.name)
+
+    @property
+    def served_name(self) -> str:
+        """The name under which the server offers the model."""
+        return self.profile.model.name or self.profile.model.path
+
+    @cached_property
+    def launch_script(self) -> str:
+        title = f"{self.deployment} on {self.host.name}, rank {self.rank} of {self.profile.nodes}"
+        return LAUNCH.format(title=title.replace("\n", " "), command=words.shell(self.argv))
+
+    @cached_property
+    def digest(self) -> str:
+        """Identifies what is served: two nodes with the same digest need no restart between them.
+
+        What is asked of the server once it runs (smoke, bench, gates, waiting) is not part of it.
+        """
+        served = {
+            "argv": words.shell(self.argv),
+            "env": self.env,
+            "files": self.files,
+            "draft": self.draft.digest if self.draft else None,
+            "secrets": sorted(self.profile.secrets.items()),
+            "prepare": [hook.model_dump() for hook in self.profile.hooks.prepare],
+        }
+        return hashlib.sha256(json.dumps(served, sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole node as JSON; secrets are names only, so nothing is left out."""
+        return {
+            "digest": self.digest,
+            "rank": self.rank,
+            "host": self.host.model_dump(),
+            "profile": self.profile.model_dump(mode="json"),
+            "argv": [{"run": w.name} if isinstance(w, RunPath) else w for w in self.argv],
+            "env": dict(self.env),
+            "files": dict(self.files),
+            "draft": self.draft
+            and {"path": self.draft.path, "host": self.draft.host, "manifest": self.draft.manifest.to_json()},
+        }
+
+    @classmethod
+    def from_json(cls, node: Mapping[str, Any]) -> Node:
+        """The node that `to_json` wrote; how an earlier run is taken up again."""
+        draft = node["draft"]
+        return cls(
+            host=Host.model_validate(node["host"]),
+            profile=Profile.model_validate(node["profile"]),
+            rank=node["rank"],
+            argv=tuple(RunPath(w["run"]) if isinstance(w, dict) else w for w in node["argv"]),
+            env=tuple(node["env"].items()),
+            files=tuple(node["files"].items()),
+            draft=draft and Draft(draft["path"], Manifest.from_json(draft["manifest"]), draft["host"]),
+        )
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One server, over one or more hosts; the first is the head."""
+
+    nodes: tuple[Node, ...]
+
+    @property
+    def head(self) -> Node:
+        return self.nodes[0]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A deployment: its replicas side by side."""
+
+    deployment: str
+    replicas: tuple[Replica, ...]
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(node for replica in self.replicas for node in replica.nodes)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"deployment": self.deployment, "replicas": [[n.to_json() for n in r.nodes] for r in self.replicas]}
+
+
+def make(profiles: Mapping[Host, Profile], draft: Draft | None, installed: Installed | None) -> Plan:
+    """The plan for profiles that are already resolved for their hosts, in the order of the inventory."""
+    hosts = list(profiles)
+    if not hosts:
+        raise ConfigError("the profile names no hosts", remedy="set `hosts:` in the profile, or --hosts")
+    first = profiles[hosts[0]]
+    if len(hosts) % first.nodes:
+        raise ConfigError(
+            f"{len(hosts)} hosts cannot be divided into replicas of {first.nodes}", remedy="change `hosts` or `nodes`"
+        )
+    groups = [hosts[i : i + first.nodes] for i in range(0, len(hosts), first.nodes)]
+    replicas = tuple(
+        Replica(tuple(_node(group, rank, profiles[host], draft, installed) for rank, host in enumerate(group)))
+        for group in groups
+    )
+    return Plan(first.name, replicas)
+
+
+def _node(group: list[Host], rank: int, profile: Profile, draft: Draft | None, installed: Installed | None) -> Node:
+    engine = engines.load(profile.engine.name)
+    command = engine.command(
+        engines.Request(
+            profile=profile,
+            python=installed.python if installed else profile.engine.python,
+            draft=RunPath(draft.served) if draft else None,
+            rank=rank,
+            head=group[0].address,
+        )
+    )
+    flags = {flag: name for name, flag in profile.secrets.items() if flag != "env"}
+    env = {
+        **(installed.env if installed else {}),
+        **command.env,
+        **{f"NCCL_{name}": value for name, value in profile.nccl.variables().items()},
+        **profile.env,
+    }
+    return Node(
+        host=group[rank],
+        profile=profile,
+        rank=rank,
+        argv=(*command.argv, *engine.secret_argv(flags)),
+        env=tuple(sorted(env.items())),
+        files=tuple(sorted(command.files.items())),
+        draft=draft,
+    )

@@ -1,0 +1,91 @@
+"""`deploy plan`: the plan as a document, and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from deploy import compare, drafts, words
+from deploy.errors import ConfigError
+from deploy.plan import Node, Plan
+from deploy.recipe import REPLACE, VERIFY
+from deploy.session import Session
+from deploy.wish import Wish
+
+
+def document(wish: Wish, session: Session, *, offline: bool) -> dict[str, Any]:
+    """Everything that `up` would do, and what differs from what runs now (unless `offline`)."""
+    failed = {} if offline else session.ask(wish.hosts)
+    host, _ = drafts.split(wish.profile.draft.path, wish.inventory) if wish.profile.draft else ("", "")
+    if host and offline:
+        raise ConfigError("a draft that lies on a host cannot be planned offline", remedy="leave --offline out")
+    with drafts.found(wish.profile, wish.inventory, session.remotes) as draft:
+        plan = wish.plan(draft)
+        nodes = [_node(node, session, failed) for node in plan.nodes]
+    verify = all(node["now"].get("mode") == "verify" for node in nodes)
+    return {
+        "deployment": plan.deployment,
+        "steps": [[s.name, s.scope, s.line] for s in (VERIFY if verify else REPLACE)],
+        "nodes": nodes,
+        "plan": _replicas(plan),
+    }
+
+
+def _replicas(plan: Plan) -> list[list[str]]:
+    return [[node.host.name for node in replica.nodes] for replica in plan.replicas]
+
+
+def _node(node: Node, session: Session, failed: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "host": node.host.name,
+        "rank": node.rank,
+        "digest": node.digest,
+        "argv": [str(word) for word in node.argv],
+        "env": dict(node.env),
+        "secrets": dict(node.profile.secrets),
+        "files": sorted(name for name, _ in node.files),
+        "draft": node.draft
+        and {"from": node.draft.source, "release": node.draft.digest, "bytes": node.draft.manifest.size},
+        "launch.sh": node.launch_script,
+        "env file": words.environment(node.env) + _masked(node),
+        "now": _now(node, session, failed),
+    }
+
+
+def _masked(node: Node) -> str:
+    return "".join(f"{name}=***\n" for name, how in node.profile.secrets.items() if how == "env")
+
+
+def _now(node: Node, session: Session, failed: dict[str, Any]) -> dict[str, Any]:
+    name = node.host.name
+    if name in failed:
+        return {"mode": "unknown", "why": failed[name].what}
+    if name not in session.remotes:
+        return {"mode": "unknown", "why": "not asked (--offline)"}
+    machine, model = session.machines[name], compare.model_identity(node, session.remotes[name])
+    decision = compare.decide([(node, machine, model)])
+    return {"mode": decision.mode, "why": decision.why}
+
+
+def text(document: dict[str, Any]) -> str:
+    """For people."""
+    return "\n".join(_lines(document))
+
+
+def _lines(document: dict[str, Any]) -> Iterator[str]:
+    yield f"{document['deployment']}: {len(document['plan'])} replica(s) on {len(document['nodes'])} host(s)"
+    yield ""
+    width = max(len(name) for name, _, _ in document["steps"])
+    for name, scope, line in document["steps"]:
+        yield f"  {name:<{width}}  {'each host' if scope == 'each' else 'head':<9}  {line}"
+    for node in document["nodes"]:
+        yield ""
+        yield f"{node['host']}: {node['now']['mode']}: {node['now']['why']}"
+        if node["draft"]:
+            draft = node["draft"]
+            yield f"  draft    {draft['from']} -> releases/{draft['release']}, {draft['bytes']} bytes"
+        yield f"  digest   {node['digest']}"
+        yield "  env"
+        yield from (f"    {line}" for line in node["env file"].splitlines())
+        yield "  launch.sh"
+        yield from (f"    {line}" for line in node["launch.sh"].splitlines())

@@ -1,0 +1,87 @@
+"""Checkpoints on a host: immutable folders named by what is in them, linked from the runs that serve them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from deploy import host
+from deploy.checkpoint import manifest
+from deploy.checkpoint.manifest import Manifest
+from deploy.errors import DeployError
+from deploy.plan import Draft
+from deploy.remote import Remote
+from deploy.state import Place
+
+READ_BACK = 3600.0  # seconds: a target-sized draft from a slow disk
+LINK = 'ln -sfn -- "$1" "$2.tmp" && mv -fT -- "$2.tmp" "$2"'
+
+
+def bring(draft: Draft, folder: str, remote: Remote) -> tuple[str, str]:
+    """(path of the release on the host, what was done). What is there already, complete, is not sent again."""
+    target = f"{folder}/{draft.manifest.short}"
+    if _complete(target, remote):
+        return target, f"release {draft.manifest.short} is there, {_amount(draft.manifest)}"
+    incoming = f"{folder}/.{draft.manifest.short}.{remote.place.machine.id}.incoming"
+    remote.change('mkdir -p -- "$1"', incoming)
+    if draft.host == remote.host.name:
+        remote.change('cp -RL --reflink=auto -- "$1"/. "$2"', draft.path, incoming, timeout=READ_BACK)
+    else:
+        _send(draft, incoming, remote)
+    seal(draft.manifest, incoming, target, remote, origin=draft.source)
+    return target, f"{_amount(draft.manifest)} sent, sha256 equal"
+
+
+def seal(wanted: Manifest, incoming: str, target: str, remote: Remote, *, origin: str) -> None:
+    """Read every byte of `incoming` back on the host; if it is what was wanted, make it the release `target`."""
+    arrived = digest(incoming, remote)
+    if arrived.digest != wanted.digest:
+        raise DeployError(
+            f"{remote.host.name}: what arrived is not what was sent",
+            evidence="\n".join(f"differs: {name}" for name in _differing(wanted, arrived)),
+            remedy="run the command again: what is wrong is sent anew; if it stays, suspect the host's disk",
+        )
+    remote.write(f"{target}.json", json.dumps({"from": origin, **wanted.to_json()}, indent=1))
+    # Another host with the same work folder may have been faster; the content is the same then.
+    remote.change('mv -T -- "$1" "$2" 2>/dev/null || { [ -d "$2" ] && rm -rf -- "$1"; }', incoming, target)
+
+
+def digest(folder: str, remote: Remote) -> Manifest:
+    """The manifest of a folder as its bytes are on the host's disk."""
+    return Manifest.from_json(remote.python(host.source("digest"), folder, timeout=READ_BACK))
+
+
+def link(release: str, place: Place, remote: Remote) -> None:
+    """Let the run serve this release."""
+    remote.change(LINK, release, f"{place.folder}/draft")
+
+
+def _complete(target: str, remote: Remote) -> bool:
+    """A release folder is renamed into place only after it was read back; its sizes are looked at again."""
+    script = '[ -d "$1" ] && cat -- "$1.json" && find "$1" -type f -printf "%s %P\\0"'
+    listing = remote.sh(script, target, ok=(0, 1))
+    text, brace, found = listing.rpartition("}")
+    if not brace:
+        return False
+    wanted = Manifest.from_json(json.loads(text + brace))
+    there = {entry for entry in found.split("\0") if entry and "/." not in entry.replace(" ", "/", 1)}
+    return {f"{file.size} {file.path}" for file in wanted.files} == there
+
+
+def _send(draft: Draft, incoming: str, remote: Remote) -> None:
+    def progress(done: int, total: int) -> None:
+        remote.say("sending", done=done, total=total, unit="B")
+
+    with manifest.source(Path(draft.path)).staged() as staged:
+        remote.transport.push(staged, incoming, progress=progress, timeout=READ_BACK)
+
+
+def _differing(wanted: Manifest, arrived: Manifest) -> list[str]:
+    return sorted({file.path for file in set(wanted.files) ^ set(arrived.files)})
+
+
+def _amount(what: Manifest) -> str:
+    size, units = float(what.size), ["B", "kB", "MB", "GB", "TB"]
+    while size >= 1000 and len(units) > 1:
+        size, units = size / 1000, units[1:]
+    return f"{size:.3g} {units[0]} in {len(what.files)} file{'s' * (len(what.files) != 1)}"

@@ -1,0 +1,150 @@
+"""A live host in a run: what a step may do with it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from deploy import transport
+from deploy.errors import Interrupted, Locked, RemoteFailed
+from deploy.events import Event, Kind
+from deploy.inventory import Host
+from deploy.lease import Lease
+from deploy.transport import Process, Transport
+from deploy.transport.http import HttpReply, request
+
+if TYPE_CHECKING:
+    from deploy.state import Place
+
+FENCED = 97
+FENCE = f'[ "$(head -n 1 -- "$1" 2>/dev/null)" = "$2" ] || exit {FENCED}; shift 2\n'
+WRITE = 'umask 077; cat >"$1.tmp" && chmod -- "$2" "$1.tmp" && mv -- "$1.tmp" "$1"'
+PYTHON = ("python3", "-I", "-c")
+
+Emit = Callable[[Event], None]
+
+
+class Remote:
+    """One host, reached; events said here carry its name and the step that runs."""
+
+    def __init__(self, host: Host, reached: Transport, emit: Emit, abort: threading.Event) -> None:
+        self.host = host
+        self.transport = reached
+        self.abort = abort
+        self.step = ""
+        self.lease: Lease | None = None
+        self._place: Place | None = None
+        self._emit = emit
+
+    @property
+    def place(self) -> Place:
+        """Where the run that is walked here lives."""
+        if self._place is None:
+            raise RuntimeError("no run is walked on this host")
+        return self._place
+
+    @place.setter
+    def place(self, place: Place) -> None:
+        self._place = place
+
+    # ---- running things ------------------------------------------------------------------------------------------
+
+    def run(self, *argv: str, ok: tuple[int, ...] = (0,), timeout: float = 30.0, stdin: bytes = b"") -> str:
+        """Run a program; its stdout. RemoteFailed with its last words when its status is not in `ok`."""
+        result = self.transport.run(argv, stdin=stdin, timeout=timeout)
+        if result.status == FENCED and self.lease:
+            raise Locked(
+                f"{self.host.name}: our lease on the host lapsed, and somebody else may act on it now",
+                remedy="run the command again",
+            )
+        if result.status not in ok:
+            words = (result.stderr or result.stdout).decode(errors="replace").strip()
+            raise RemoteFailed(
+                f"{self.host.name}: {argv[0]} ended with status {result.status}",
+                status=result.status,
+                evidence=words[-1500:],
+            )
+        return result.stdout.decode(errors="replace")
+
+    def sh(self, script: str, *args: str, ok: tuple[int, ...] = (0,), timeout: float = 30.0) -> str:
+        """Run a constant script of plain sh; what varies comes as "$1", "$2", ..."""
+        return self.run("sh", "-c", script, "sh", *args, ok=ok, timeout=timeout)
+
+    def python(self, source: str, *args: str, timeout: float = 30.0) -> Any:
+        """Run a program of `deploy/host`; the JSON that it prints."""
+        return json.loads(self.run(*PYTHON, source, *args, timeout=timeout))
+
+    def change(self, script: str, *args: str, timeout: float = 30.0, stdin: bytes = b"") -> str:
+        """Like `sh`, for scripts that change something: they act only while the lock is still ours."""
+        lock, token = self._fence()
+        return self.run("sh", "-c", FENCE + script, "sh", lock, token, *args, timeout=timeout, stdin=stdin)
+
+    def change_python(self, source: str, *args: str, timeout: float = 30.0) -> Any:
+        """Like `python`, for programs that change something."""
+        return json.loads(self.change('exec python3 -I -c "$@"', source, *args, timeout=timeout))
+
+    def write(self, path: str, content: str, *, mode: str = "600") -> None:
+        """Write a small file whole or not at all."""
+        self.change(WRITE, path, mode, stdin=content.encode())
+
+    def spawn(self, *argv: str, deadline: float) -> Process:
+        """Start a program and keep its streams; the caller closes it."""
+        return self.transport.spawn(argv, deadline=deadline)
+
+    def aside(self) -> AbstractContextManager[Remote]:
+        """A connection of its own, closed at the end of the `with`."""
+        return _Aside(self)
+
+    def http(
+        self, method: str, port: int, path: str, body: Any = None, *, timeout: float = 30.0, key: str = ""
+    ) -> HttpReply:
+        """Ask a server on the host, through the connection. builtin ConnectionError when there is none."""
+        headers = {"content-type": "application/json"} if body is not None else {}
+        if key:
+            headers["authorization"] = f"Bearer {key}"
+        data = None if body is None else json.dumps(body).encode()
+        return request(self.transport, method, port, path, body=data, headers=headers, timeout=timeout)
+
+    def _fence(self) -> tuple[str, str]:
+        if self.lease is None:
+            raise Locked(f"{self.host.name}: nothing may be changed without its lock")
+        return self.lease.path, self.lease.token
+
+    # ---- telling -------------------------------------------------------------------------------------------------
+
+    def emit(self, kind: Kind, text: str = "", **facts: Any) -> None:
+        """Put an event of this host and step into the run's stream."""
+        self._emit(Event(kind, text, host=self.host.name, step=self.step, facts=facts))
+
+    def say(self, text: str, **facts: Any) -> None:
+        """Tell how far it is."""
+        self.emit("said", text, **facts)
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, unless the run is being stopped: then Interrupted."""
+        if self.abort.wait(seconds):
+            raise Interrupted(f"{self.host.name}: stopped in {self.step}")
+
+
+class _Aside:
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def __enter__(self) -> Remote:
+        main = self._remote
+        self._beside = Remote(main.host, main.transport.fresh(), main._emit, main.abort)  # noqa: SLF001
+        self._beside.step, self._beside.lease, self._beside._place = main.step, main.lease, main._place  # noqa: SLF001
+        return self._beside
+
+    def __exit__(self, *_: object) -> None:
+        self._beside.transport.close()
+
+
+def reach(host: Host, emit: Emit, abort: threading.Event) -> Remote:
+    """Connect to a host. Unreachable when that fails."""
+    remote = Remote(host, transport.connect(host), emit, abort)
+    remote.emit("host_connected")
+    return remote

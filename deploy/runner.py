@@ -1,0 +1,151 @@
+"""Walks replicas through their recipes: replicas side by side, steps in order, hosts side by side within a step."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from deploy import hooks
+from deploy.errors import DeployError, Interrupted
+from deploy.plan import Node, Replica
+from deploy.recipe import Recipe, Step
+from deploy.remote import Remote
+from deploy.steps.stop import stop
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What stopped a host, and in which step."""
+
+    host: str
+    step: str
+    error: DeployError
+
+
+@dataclass
+class Course:
+    """One replica on its way: its recipe, the hosts it is on, and the switch that stops all of them."""
+
+    replica: Replica
+    recipe: Recipe
+    remotes: Mapping[str, Remote]
+    abort: threading.Event
+    interrupted: threading.Event
+    done: list[str] = field(default_factory=list)
+
+    def remote(self, node: Node) -> Remote:
+        return self.remotes[node.host.name]
+
+
+def run(courses: list[Course]) -> list[Failure]:
+    """Walk all replicas; every failed host is in the answer, in the plan's order."""
+    if not courses:
+        return []
+    with ThreadPoolExecutor(len(courses), thread_name_prefix="replica") as pool:
+        return [failure for failures in pool.map(_walk, courses) for failure in failures]
+
+
+def _walk(course: Course) -> list[Failure]:
+    for number, step in enumerate(course.recipe):
+        failures = _interruption(course, step) or _step(course, step)
+        if failures:
+            _skip(course, course.recipe[number + 1 :])
+            _afterwards(course, failures)
+            return failures
+        course.done.append(step.name)
+    return []
+
+
+def _interruption(course: Course, step: Step) -> list[Failure]:
+    """Between two steps it is safe to stop."""
+    if not course.interrupted.is_set():
+        return []
+    return [Failure(course.replica.head.host.name, step.name, Interrupted(_where(course, step.name)))]
+
+
+def _where(course: Course, step: str) -> str:
+    if "launch" in course.done:
+        return f"detached in {step}: the server goes on; `deploy up` takes it up again, `deploy logs -f` follows it"
+    undone = "the old server is stopped, nothing was launched" if "stop" in course.done else "no server was touched"
+    return f"stopped before {step}; done: {', '.join(course.done) or 'nothing'}; {undone}. Run the command again"
+
+
+def _step(course: Course, step: Step) -> list[Failure]:
+    """One step on its hosts, side by side. All finish before a failure is told; the first one stops the waiting."""
+    nodes = step.nodes(course.replica)
+    with ThreadPoolExecutor(len(nodes), thread_name_prefix=step.name) as pool:
+        found = list(pool.map(lambda node: _on_host(course, step, node), nodes))
+    failures = [failure for failure in found if failure]
+    causes = [failure for failure in failures if not isinstance(failure.error, Interrupted)]
+    return causes or failures
+
+
+def _on_host(course: Course, step: Step, node: Node) -> Failure | None:
+    remote, started = course.remote(node), time.monotonic()
+    remote.step = step.name
+    remote.emit("step_started")
+    try:
+        outcome = step.verb(node, remote)
+    except DeployError as error:
+        course.abort.set()
+        if isinstance(error, Interrupted) and course.interrupted.is_set():
+            error = Interrupted(_where(course, step.name))
+        return Failure(node.host.name, step.name, error)
+    except Exception:  # noqa: BLE001 - whatever else it is, is our bug: told whole, and the other hosts finish
+        course.abort.set()
+        remote.emit("crashed", traceback.format_exc())
+        return Failure(
+            node.host.name, step.name, DeployError("this is a bug of deploy; its traceback is in the record")
+        )
+    remote.emit("step_ended", outcome, seconds=round(time.monotonic() - started, 3))
+    return None
+
+
+def _skip(course: Course, steps: Recipe) -> None:
+    for step in steps:
+        for node in step.nodes(course.replica):
+            remote = course.remote(node)
+            remote.step = step.name
+            remote.emit("step_skipped")
+
+
+def _afterwards(course: Course, failures: list[Failure]) -> None:
+    """Tell the failures, run the `failed` hooks, and stop the server if the profile says so."""
+    for failure in failures:
+        remote = course.remotes[failure.host]
+        remote.step = failure.step
+        tell(failure, remote)
+    if all(isinstance(failure.error, Interrupted) for failure in failures):
+        return
+    course.abort.clear()  # what follows may wait again
+    for node in course.replica.nodes:
+        _after_failure(course, node)
+
+
+def tell(failure: Failure, remote: Remote) -> None:
+    """The failure as an event."""
+    error = failure.error
+    remote.emit(
+        "failed",
+        error.what,
+        evidence=error.evidence,
+        remedy=error.remedy,
+        exit_code=error.exit_code,
+        error=type(error).__name__,
+    )
+
+
+def _after_failure(course: Course, node: Node) -> None:
+    remote = course.remote(node)
+    remote.step = "failed"
+    try:
+        if node.profile.hooks.failed:
+            remote.say(hooks.run("failed", node, remote))
+        if node.profile.on_failure == "stop" and "launch" in course.done:
+            remote.say(f"on_failure is stop: {stop(node, remote)}")
+    except DeployError as error:
+        tell(Failure(node.host.name, "failed", error), remote)

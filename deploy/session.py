@@ -1,0 +1,188 @@
+"""A run from the outside: reach and lock the hosts, ask them, walk the recipes, feed the views and the record."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from deploy import lease, state
+from deploy.errors import DeployError, Interrupted
+from deploy.events import Event
+from deploy.inventory import Host
+from deploy.record import Recorder, masked
+from deploy.remote import Remote, reach
+from deploy.render import View
+from deploy.runner import Course, Failure, run
+from deploy.state import Machine
+
+END = None
+
+
+@dataclass
+class Session:
+    """Hosts in hand, for the length of a `with`: reached, locked if asked for, and asked what they have."""
+
+    command: str
+    interrupted: threading.Event = field(default_factory=threading.Event)
+    remotes: dict[str, Remote] = field(default_factory=dict)
+    machines: dict[str, Machine] = field(default_factory=dict)
+    _events: queue.SimpleQueue[Event | None] = field(default_factory=queue.SimpleQueue)
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def open(self, hosts: Iterable[Host], *, locked: bool) -> None:
+        """Reach every host, side by side. Who fails is told after all have answered, with every name."""
+        failed = self.ask(hosts, locked=locked)
+        if failed:
+            raise together(failed)
+
+    def ask(self, hosts: Iterable[Host], *, locked: bool = False) -> dict[str, DeployError]:
+        """Reach hosts, and say which failed; the others are in hand."""
+        return _on_all(list(hosts), lambda host: self._take(host, locked=locked))
+
+    def lock(self) -> None:
+        """Take the locks of the hosts in hand, and read again what they have."""
+        failed = _on_all([remote.host for remote in self.remotes.values()], self._lock)
+        if failed:
+            raise together(failed)
+
+    def _take(self, host: Host, *, locked: bool) -> None:
+        remote = reach(host, self._events.put, threading.Event())
+        self._stack.callback(remote.transport.close)
+        self.remotes[host.name] = remote
+        if locked:
+            self._lock(host)
+        else:
+            self.machines[host.name] = state.read(remote)
+
+    def _lock(self, host: Host) -> None:
+        remote = self.remotes[host.name]
+        remote.lease = self._stack.enter_context(lease.take(host, remote.transport, self.command))
+        self.machines[host.name] = state.read(remote)
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Go on with these hosts alone."""
+        kept = set(names)
+        self.remotes = {name: remote for name, remote in self.remotes.items() if name in kept}
+        self.machines = {name: machine for name, machine in self.machines.items() if name in kept}
+
+    def emit(self, kind: Any, text: str = "", **facts: Any) -> None:
+        """An event of the run as a whole."""
+        self._events.put(Event(kind, text, facts=facts))
+
+    def walk(self, courses: list[Course], readers: Readers) -> list[Failure]:
+        """Walk the recipes in a thread of their own; here, the only reader of events owns the terminal."""
+        failures: list[Failure] = []
+
+        def conduct() -> None:
+            try:
+                failures.extend(run(courses))
+            except BaseException:  # noqa: BLE001 - told whole in the record, and the reader must come to its end
+                self.emit("crashed", traceback.format_exc())
+                failures.append(Failure("", "", DeployError("this is a bug of deploy; its traceback is in the record")))
+            finally:
+                self._events.put(END)
+
+        threading.Thread(target=conduct, name="conductor", daemon=True).start()
+        while True:
+            try:
+                event = self._events.get()
+                if event is END:
+                    return failures
+                readers.on(event)
+            except KeyboardInterrupt:
+                self._interrupt(courses)
+
+    def _interrupt(self, courses: list[Course]) -> None:
+        """The first Ctrl-C stops at the next safe place; the second one leaves at once."""
+        if self.interrupted.is_set():
+            os._exit(Interrupted.exit_code)
+        self.interrupted.set()
+        for course in courses:
+            course.abort.set()
+        self.emit("noted", "stopping at the next safe place; Ctrl-C again leaves at once")
+
+    def close(self) -> None:
+        """Let go of locks and hosts."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass
+class Readers:
+    """Who reads the events: the view and the record, with secrets hidden from both; and what was told so far."""
+
+    view: View
+    recorder: Recorder
+    hidden: list[str]
+    told: list[Event] = field(default_factory=list)
+
+    def on(self, event: Event) -> None:
+        """Hand an event to both."""
+        event = masked(event, self.hidden)
+        if not event.facts.get("log"):  # a server's log is in the record; here it would only fill the memory
+            self.told.append(event)
+        self.recorder.on(event)
+        self.view.on(event)
+
+    def facts(self, name: str) -> list[Any]:
+        """What steps said under this name, in order."""
+        return [event.facts[name] for event in self.told if name in event.facts]
+
+    def finish(self, failures: list[Failure], seconds: float, summary: Mapping[str, Any]) -> int:
+        """The last event, and the exit code: that of the first host that failed."""
+        code = failures[0].error.exit_code if failures else 0
+        if self.recorder.trouble:
+            self.view.on(Event("noted", f"the record is not complete: {self.recorder.trouble}"))
+        self.on(Event("run_ended", _line(failures, summary), facts={"exit_code": code, "seconds": seconds, **summary}))
+        return code
+
+    def close(self) -> None:
+        """Leave the terminal and the record as they should be."""
+        self.recorder.close()
+        self.view.close()
+
+
+def _line(failures: list[Failure], summary: Mapping[str, Any]) -> str:
+    if failures:
+        return "; ".join(failure.error.what for failure in failures)
+    length = (summary.get("verdict") or {}).get("accept_length")
+    return "done" if length is None else f"done, accept length {length:.2f}"
+
+
+def _on_all(hosts: list[Host], act: Callable[[Host], None]) -> dict[str, DeployError]:
+    """Act on all hosts side by side; the errors of those that failed, in the hosts' order."""
+    failed: dict[str, DeployError] = {}
+
+    def attempt(host: Host) -> None:
+        try:
+            act(host)
+        except DeployError as error:
+            failed[host.name] = error
+
+    with ThreadPoolExecutor(max(1, len(hosts)), thread_name_prefix="host") as pool:
+        list(pool.map(attempt, hosts))
+    return {host.name: failed[host.name] for host in hosts if host.name in failed}
+
+
+def together(failed: Mapping[str, DeployError]) -> DeployError:
+    """One error for several hosts, of the first one's kind."""
+    first = next(iter(failed.values()))
+    if len(failed) == 1:
+        return first
+    return type(first)(
+        f"{len(failed)} hosts failed: {', '.join(failed)}",
+        evidence="\n".join(f"{error.what}\n  {error.evidence}".rstrip() for error in failed.values()),
+        remedy=first.remedy,
+    )

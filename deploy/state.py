@@ -1,0 +1,142 @@
+"""What a host says about its deployments: read in one round trip, derived there, stored nowhere else.
+
+<work>/releases/<digest>/                     checkpoints, immutable; the work folder may be shared by hosts
+<work>/<machine-id>/<deployment>/current      a link to the run that was launched last
+<work>/<machine-id>/<deployment>/previous     a link to the last run that passed its gates before that
+<work>/<machine-id>/<deployment>/runs/<id>/   manifest.json launch.sh env pid exit server.log draft -> release
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deploy import host
+from deploy.plan import Node
+from deploy.remote import Remote
+
+
+@dataclass(frozen=True)
+class Run:
+    """One launch of one deployment on one host, as its folder and /proc tell it."""
+
+    id: str
+    folder: str
+    manifest: Mapping[str, Any] | None
+    verdict: Mapping[str, Any] | None
+    draft: str | None
+    pid: str
+    ticks: str
+    alive: bool
+    exit: str
+    stopped: str
+
+    @property
+    def node(self) -> Node | None:
+        """What was launched; None where the manifest is missing or from a version that we cannot read."""
+        return Node.from_json(self.manifest["node"]) if self.manifest else None
+
+    @property
+    def ending(self) -> str:
+        """In words, how a run that is not alive ended."""
+        if self.stopped:
+            return f"stopped {self.stopped}"
+        if not self.pid:
+            return "never launched"
+        return f"died with exit code {self.exit}" if self.exit else "was killed, or the host was restarted"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A deployment's runs on one host."""
+
+    name: str
+    current: Run | None
+    previous: Run | None
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A host as seen from inside."""
+
+    id: str
+    hostname: str
+    user: str
+    work: str
+    root: str
+    deployments: Mapping[str, Deployment]
+
+    @property
+    def releases(self) -> str:
+        return f"{self.work}/releases"
+
+    def current(self, deployment: str) -> Run | None:
+        """What was launched last, alive or not."""
+        found = self.deployments.get(deployment)
+        return found.current if found else None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What the manifest says beyond the node: on whose word, and on what the node was decided."""
+
+    command: str
+    words: tuple[str, ...]
+    ckpt: str | None
+    model: Mapping[str, Any]
+    engine_version: str | None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one run lives on one host; `key` is the server's API key, if it wants one."""
+
+    machine: Machine
+    deployment: str
+    run: str
+    launch: Launch | None = None
+    key: str = ""
+
+    @property
+    def deployment_folder(self) -> str:
+        return f"{self.machine.root}/{self.deployment}"
+
+    @property
+    def folder(self) -> str:
+        return f"{self.deployment_folder}/runs/{self.run}"
+
+    def releases(self, node: Node) -> str:
+        """Where the node's checkpoints go."""
+        to = node.profile.draft.to if node.profile.draft else None
+        return to or self.machine.releases
+
+
+def read(remote: Remote) -> Machine:
+    """Ask a host."""
+    answer = remote.python(host.source("state"), remote.host.work)
+    return Machine(
+        id=answer["machine"],
+        hostname=answer["hostname"],
+        user=answer["user"],
+        work=answer["work"],
+        root=answer["root"],
+        deployments={name: _deployment(name, found) for name, found in answer["deployments"].items()},
+    )
+
+
+def _deployment(name: str, found: Mapping[str, Any]) -> Deployment:
+    return Deployment(name, _run(found["current"]), _run(found["previous"]), tuple(found["runs"]))
+
+
+def _run(found: Mapping[str, Any] | None) -> Run | None:
+    return Run(**found) if found else None
+
+
+def reread(remote: Remote, place: Place) -> Run:
+    """One run as it is now."""
+    current = read(remote).current(place.deployment)
+    if current is None or current.id != place.run:
+        return Run(place.run, place.folder, None, None, None, "", "", alive=False, exit="", stopped="")
+    return current

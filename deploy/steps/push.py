@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from deploy import releases
+from deploy.plan import Node
+from deploy.remote import Remote
+
+
+def push(node: Node, remote: Remote) -> str:
+    """Bring the draft to the host, and read it back there"""
+    place = remote.place
+    remote.change('umask 077; mkdir -p -- "$1"', place.folder)
+    if node.draft is None:
+        return "no draft: nothing to send"
+    release, outcome = releases.bring(node.draft, place.releases(node), remote)
+    releases.link(release, place, remote)
+    return outcome

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+import time
+
+from deploy import host
+from deploy.errors import NotReady
+from deploy.facts import processes
+from deploy.facts.processes import Process
+from deploy.plan import Node
+from deploy.remote import Remote
+from deploy.state import Deployment, read
+
+
+def stop(node: Node, remote: Remote) -> str:
+    """End this deployment's earlier servers, and nobody else's"""
+    deployment = read(remote).deployments.get(node.deployment)
+    ours = owned(deployment, remote)
+    if not ours:
+        return "nothing was running"
+    if deployment and deployment.current and deployment.current.alive:
+        remote.write(f"{deployment.current.folder}/stopped", f"by deploy at {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
+    for signal, patience in (("TERM", node.profile.ready.patience), ("KILL", 10.0)):
+        _signal(signal, ours, remote)
+        left = _wait(deployment, remote, patience)
+        if not left:
+            return f"{len(ours)} processes ended by {signal}"
+        remote.say(f"{len(left)} processes still live after {signal}")
+        ours = left
+    raise NotReady(
+        f"{remote.host.name}: {len(ours)} processes of {node.deployment} survive KILL",
+        evidence="\n".join(f"{process} (state {process.state})" for process in ours),
+        remedy="a process in state D waits for a device or a disk; look at dmesg on the host",
+    )
+
+
+def owned(deployment: Deployment | None, remote: Remote) -> list[Process]:
+    """Living processes of the deployment's runs: by the run's id in their environment, or by the launched session.
+
+    A session's number cannot be given to another one while a process of it lives, so the leader's start tells whose
+    it is; where the leader is gone, only the environment counts.
+    """
+    if deployment is None:
+        return []
+    living = [process for process in processes.read(remote).all if not process.zombie]
+    current = deployment.current
+    session = int(current.pid) if current and current.alive else None
+    return [p for p in living if p.run in deployment.runs or (session is not None and p.session == session)]
+
+
+def _signal(signal: str, targets: list[Process], remote: Remote) -> None:
+    pairs = [[process.pid, process.start_ticks] for process in targets]
+    remote.change_python(host.source("signal"), signal, json.dumps(pairs))
+
+
+def _wait(deployment: Deployment | None, remote: Remote, patience: float) -> list[Process]:
+    deadline = time.monotonic() + patience
+    while (left := owned(deployment, remote)) and time.monotonic() < deadline:
+        remote.pause(0.2)
+    return left

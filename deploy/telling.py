@@ -1,0 +1,93 @@
+"""`deploy status`: what runs, derived from manifest, /proc and the port, now."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Literal
+
+import click
+
+from deploy.commands._options import Options
+from deploy.deploying import key
+from deploy.errors import DeployError
+from deploy.plan import Node
+from deploy.remote import Remote
+from deploy.render import clean
+from deploy.session import Session
+from deploy.state import Run
+
+State = Literal["serving", "loading", "stopped", "dead"]
+COLUMNS = ("host", "deployment", "state", "since", "run", "model", "draft", "port", "accept_length", "why")
+
+
+def status(session: Session, options: Options) -> list[dict[str, Any]]:
+    """One row for each deployment on each host, or one that says there is none."""
+    wanted = {word.partition("=")[2] for word in options.words if word.startswith("profile=")}
+    rows: list[dict[str, Any]] = []
+    for host, machine in session.machines.items():
+        own = [
+            _row(session.remotes[host], name, deployment.current)
+            for name, deployment in machine.deployments.items()
+            if deployment.current and (not wanted or name in wanted)
+        ]
+        rows += own or [{"host": host, "state": "nothing deployed"}]
+    return rows
+
+
+def _row(remote: Remote, name: str, run: Run) -> dict[str, Any]:
+    node = run.node
+    state = derive(remote, run, node)
+    row: dict[str, Any] = {
+        "host": remote.host.name,
+        "deployment": name,
+        "state": state,
+        "run": run.id,
+        "folder": run.folder,
+        "why": "" if run.alive else run.ending,
+    }
+    if node is None or run.manifest is None:
+        return row
+    return {
+        **row,
+        "pid": run.pid,
+        "port": node.port,
+        "model": node.served_name,
+        "draft": (run.draft or "").rpartition("/")[2] or None,
+        "draft_from": run.manifest.get("ckpt") or (node.draft.source if node.draft else None),
+        "engine": f"{node.profile.engine.name} {run.manifest.get('engine_version') or ''}".strip(),
+        "since": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.manifest["at"])),
+        "by": run.manifest["by"],
+        "command": run.manifest["command"],
+        "accept_length": (run.verdict or {}).get("accept_length"),
+        "gates_hold": (run.verdict or {}).get("holds"),
+    }
+
+
+def derive(remote: Remote, run: Run, node: Node | None) -> State:
+    """Stopped, dead, loading or serving: from the process, then from its answer."""
+    if not run.alive:
+        return "stopped" if run.stopped or not run.pid else "dead"
+    if node is None:
+        return "loading"
+    try:
+        reply = remote.http("GET", node.port, node.engine.READY_PATH, timeout=5.0, key=key(node, run, remote))
+    except (ConnectionError, TimeoutError, DeployError):
+        return "loading"
+    return "serving" if reply.status == 200 else "loading"
+
+
+def table(rows: list[dict[str, Any]]) -> None:
+    """The rows as columns; those that nobody fills are left out."""
+    shown = [column for column in COLUMNS if any(row.get(column) not in (None, "") for row in rows)]
+    cells = [[_cell(row.get(column)) for column in shown] for row in rows]
+    widths = [
+        max(len(text) for text in (name, *column)) for name, column in zip(shown, zip(*cells, strict=True), strict=True)
+    ]
+    for line in (shown, *cells):
+        click.echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return "" if value is None else clean(str(value))

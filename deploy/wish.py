@@ -1,0 +1,102 @@
+"""What the command line asks for, before any host is touched: a profile with its overrides, on its hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy import drafts, environments, plan, project, settings
+from deploy.checkpoint import manifest
+from deploy.commands._options import Options, environ
+from deploy.errors import ConfigError
+from deploy.inventory import Host, Inventory
+from deploy.plan import Draft, Installed, Plan
+from deploy.profile import Profile
+from deploy.project import Project
+from deploy.settings import Settings
+
+CKPT = ("draft.path", "model.path")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A profile as it was asked for, and the hosts that are meant."""
+
+    settings: Settings
+    hosts: tuple[Host, ...]
+    words: tuple[str, ...]
+    ckpt: str | None = None
+
+    @property
+    def profile(self) -> Profile:
+        return self.settings.profile()
+
+    @property
+    def inventory(self) -> Inventory:
+        return self.settings.inventory
+
+    def profiles(self) -> Mapping[Host, Profile]:
+        """The profile on each host."""
+        return {host: self.settings.profile(host) for host in self.hosts}
+
+    def plan(self, draft: Draft | None) -> Plan:
+        """What will run."""
+        return plan.make(self.profiles(), draft, installed(self.profile))
+
+
+def load(
+    name: str | None, options: Options, words: Iterable[str] = (), ckpt: str | None = None, kept: str | None = None
+) -> Wish:
+    """Read the profile, the inventory and all overrides. ConfigError tells everything that is wrong.
+
+    `words` come before the command line's own; `ckpt` is another checkpoint, `kept` one that an earlier restart gave.
+    """
+    said = (*words, *options.words)
+    found = settings.load(name, said, home(options), environ())
+    if ckpt is not None:
+        key = "draft.path" if found.profile().draft else "model.path"
+        said = (*said, f"{key}={ckpt}")
+        found = settings.load(name, said, home(options), environ())
+    profile = found.profile()
+    hosts = found.inventory.select(options.hosts) if options.hosts else found.hosts()
+    wish = Wish(found, hosts, tuple(_settled(word, profile) for word in said), _source(profile) if ckpt else kept)
+    _look_at_draft(wish)
+    return wish
+
+
+def home(options: Options) -> Project:
+    """The project that is meant: --project, the nearest one, or the one that comes with the tool."""
+    return project.find_or_builtin(chosen=options.project)
+
+
+def installed(profile: Profile) -> Installed | None:
+    """The environment that the profile names, if it names one."""
+    name = profile.engine.environment
+    if name is None:
+        return None
+    found = environments.locate(name)
+    if found is None:
+        raise ConfigError(f"the environment {name} is not installed", remedy=f"deploy engine install {name}")
+    return Installed(found.python, found.env)
+
+
+def _source(profile: Profile) -> str:
+    return profile.draft.path if profile.draft else profile.model.path
+
+
+def _settled(word: str, profile: Profile) -> str:
+    """A word that will mean the same in another folder."""
+    key, equals, _ = word.partition("=")
+    if not equals or key not in CKPT:
+        return word
+    return f"{key}={_source(profile) if key == 'draft.path' else profile.model.path}"
+
+
+def _look_at_draft(wish: Wish) -> None:
+    """A draft that is not there is told before any host is reached."""
+    if wish.profile.draft is None:
+        return
+    host, path = drafts.split(wish.profile.draft.path, wish.inventory)
+    if not host:
+        manifest.source(Path(path))
