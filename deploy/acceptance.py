@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from deploy.engines import Counters
 
-DEAD = 1.05  # below this, chance explains what was accepted: the draft is not wired, rather than weak
+DEAD = 1.08  # below this, chance explains what was accepted (a head of zeros: 1.06): not wired, rather than weak
 DEFINITION = "accept length = 1 + accepted drafts / verify steps; 1.00 means that nothing was accepted"
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from deploy import checks, drafts, record
-from deploy.commands._options import Options
 from deploy.errors import CheckFailed, Undecided
+from deploy.options import Options
 from deploy.plan import Plan
 from deploy.render import clean
 from deploy.session import Session

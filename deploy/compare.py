@@ -6,13 +6,13 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Literal
 
 from deploy import host, words
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.state import Machine, Run
-from deploy.steps.launch import fingerprint
 
 
 @dataclass(frozen=True)
@@ -43,22 +43,34 @@ def _id(first: tuple[Node, Machine, Mapping[str, Any]]) -> str:
 def _reason(node: Node, run: Run | None, model: Mapping[str, Any]) -> str:
     if run is None or not run.alive or run.manifest is None:
         return _not_there(run)
-    if run.manifest["wished"] != node.digest:
-        return "; ".join(differences(run.manifest["node"], node.to_json())) or "its hooks or secrets differ"
+    if run.manifest.get("wished") != node.digest:
+        return _what_differs(run.manifest, node)
     if (run.manifest.get("model") or {}).get("identity") != model.get("identity"):
         return f"the model at {node.profile.model.path} is not the one that was loaded"
-    salt = run.manifest["secrets"].get("salt", "")
+    known = run.manifest.get("secrets") or {}
     for name in node.profile.secrets:
         # A secret that we do not have here cannot differ from what runs.
-        if name in os.environ and run.manifest["secrets"].get(name) != fingerprint(salt, os.environ[name]):
+        if name in os.environ and known.get(name) != fingerprint(known.get("salt", ""), os.environ[name]):
             return f"the secret {name} differs"
     return ""
+
+
+def _what_differs(manifest: Mapping[str, Any], node: Node) -> str:
+    try:
+        return "; ".join(differences(manifest["node"], node.to_json())) or "its hooks or secrets differ"
+    except (KeyError, TypeError, ValueError):  # pydantic's error is a ValueError
+        return f"it was launched by version {manifest.get('tool')} of deploy, whose manifest this one cannot read"
 
 
 def _not_there(run: Run | None) -> str:
     if run is None:
         return "nothing runs"
     return f"run {run.id} has no manifest" if run.alive else f"run {run.id} {run.ending}"
+
+
+def fingerprint(salt: str, value: str) -> str:
+    """Tells whether a secret changed, without keeping it in a second place."""
+    return sha256(f"{salt}{value}".encode()).hexdigest()[:16]
 
 
 def model_identity(node: Node, remote: Remote) -> dict[str, Any]:
@@ -88,7 +100,7 @@ def differences(running: Mapping[str, Any], wished: Mapping[str, Any]) -> Iterat
 
 
 def _shown(word: words.Word) -> str:
-    return words.shell([word])
+    return words.shell([word]) if isinstance(word, str) else str(word)
 
 
 def _changed(kind: str, old: Mapping[str, str], new: Mapping[str, str], *, shown: bool = True) -> Iterator[str]:

@@ -13,10 +13,10 @@ from typing import Any
 import click
 
 from deploy import compare, drafts, record, render
-from deploy.commands._options import Options
 from deploy.errors import ConfigError, Interrupted
 from deploy.events import Event
 from deploy.facts import interpreter
+from deploy.options import Options
 from deploy.plan import Node, Plan, Replica
 from deploy.recipe import REPLACE, VERIFY, Recipe
 from deploy.record import Recorder

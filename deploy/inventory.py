@@ -10,10 +10,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from deploy import documents, patterns, schema, validation
+from deploy.config import documents, patterns, schema, validation
+from deploy.config.schema import Part
 from deploy.errors import ConfigError
 from deploy.profile import Label, Name, Text, Word
-from deploy.schema import Part
 
 Setting = Text | list[Any] | dict[str, Text | list[Any] | None] | None  # text is read as on the command line
 

@@ -9,15 +9,18 @@ import secrets
 import socket
 import threading
 import time
+from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from deploy import host
-from deploy.errors import Locked
+from deploy.errors import DeployError, Locked
 from deploy.inventory import Host
 from deploy.transport import Process, Transport
 
 LONGEST = 24 * 3600.0
+FREE = 2.0  # seconds
+ANSWER = 30.0  # seconds for a Python to start on a busy host
 
 
 class Lease:
@@ -40,8 +43,12 @@ class Lease:
                 return
 
     def release(self) -> None:
-        """Give the host back, at once."""
+        """Give the host back, and wait until it is: the user's next command may come at once."""
         self._released.set()
+        self._process.close_stdin()
+        with suppress(TimeoutError, DeployError):  # a host that is lost frees itself
+            while self._process.read(timeout=FREE):
+                pass
         self._process.close()
 
     def __enter__(self) -> Self:
@@ -63,31 +70,52 @@ def take(where: Host, transport: Transport, reason: str) -> Lease:
     }
     argv = ("python3", "-I", "-c", host.source("lease"), where.lock, str(where.lease), token, json.dumps(owner))
     process = transport.spawn(argv, deadline=LONGEST)
-    answer = json.loads(_line(process) or "null")
-    if answer and answer["held"]:
-        return Lease(where, process, token)
+    try:
+        answer = _answer(where, process)
+        if answer["held"]:
+            return Lease(where, process, token)
+    except BaseException:
+        process.close()
+        raise
     process.close()
-    if answer is None:
+    if "error" in answer:
         raise Locked(
-            f"{where.name}: the lock could not be taken",
-            evidence=process.read_stderr().decode(errors="replace"),
-            remedy=f"look at {where.lock} on the host; it needs python3 there",
+            f"{where.name}: the lock {where.lock} cannot be used: {answer['error']}",
+            remedy="look at it on the host; another place for it is the host's `lock` in the inventory",
         )
     raise Locked(f"{where.name} is locked by {_who(answer['owner'])}", remedy="wait, or ask them")
+
+
+def _answer(where: Host, process: Process) -> dict[str, Any]:
+    """What the holder says first."""
+    said = ""
+    try:
+        said = _line(process)
+        answer = json.loads(said)
+    except (TimeoutError, ValueError):
+        answer = None
+    if isinstance(answer, dict):
+        return answer
+    raise Locked(
+        f"{where.name}: the lock could not be taken",
+        evidence=(said or process.read_stderr().decode(errors="replace") or "no answer").strip()[-1500:],
+        remedy=f"look at {where.lock} on the host; it needs python3 there, and a shell that prints nothing of its own",
+    )
 
 
 def _who(owner: dict[str, object]) -> str:
     if not owner:
         return "somebody (no name was left)"
-    since = time.strftime("%H:%M:%S", time.localtime(float(str(owner.get("since", 0)))))
-    return f"{owner.get('user')}@{owner.get('host')} (pid {owner.get('pid')}): {owner.get('reason')}, since {since}"
+    since = owner.get("since")
+    when = time.strftime("%H:%M:%S", time.localtime(since)) if isinstance(since, float) else "a time not told"
+    return f"{owner.get('user')}@{owner.get('host')} (pid {owner.get('pid')}): {owner.get('reason')}, since {when}"
 
 
 def _line(process: Process) -> str:
     data = b""
     while not data.endswith(b"\n"):
-        more = process.read(timeout=30.0)
+        more = process.read(timeout=ANSWER)
         if not more:
             break
         data += more
-    return data.decode()
+    return data.decode(errors="replace")

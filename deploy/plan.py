@@ -14,7 +14,7 @@ from deploy.checkpoint.manifest import Manifest
 from deploy.errors import ConfigError
 from deploy.inventory import Host
 from deploy.profile import Profile
-from deploy.words import RunPath, Word
+from deploy.words import HomePath, RunPath, Word
 
 LAUNCH = """\
 #!/bin/sh
@@ -24,9 +24,10 @@ run=$(cd -- "$(dirname -- "$0")" && pwd -P) || exit 1
 cd -- "$run" || exit 1
 read -r stat <"/proc/$$/stat" && set -- ${{stat##*) }}
 echo "$$ ${{20}} $(cat /proc/sys/kernel/random/boot_id)" >pid.tmp && mv pid.tmp pid || exit 1
+set -- "$run" # $1, since the environment may have a variable of any name
 set -a
 . ./env
-DEPLOY_RUN=${{run##*/}}
+DEPLOY_RUN=${{1##*/}}
 set +a
 trap : HUP INT TERM # the server has the signal as well; what it ends with is written below
 
@@ -35,6 +36,8 @@ code=$?
 echo "$code" >exit.tmp && mv exit.tmp exit
 exit "$code"
 """
+
+PLACES = {RunPath: "run", HomePath: "home"}  # how a manifest names them
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ class Node:
             "rank": self.rank,
             "host": self.host.model_dump(),
             "profile": self.profile.model_dump(mode="json"),
-            "argv": [{"run": w.name} if isinstance(w, RunPath) else w for w in self.argv],
+            "argv": [word if isinstance(word, str) else {PLACES[type(word)]: word.name} for word in self.argv],
             "env": dict(self.env),
             "files": dict(self.files),
             "draft": self.draft
@@ -145,7 +148,7 @@ class Node:
             host=Host.model_validate(node["host"]),
             profile=Profile.model_validate(node["profile"]),
             rank=node["rank"],
-            argv=tuple(RunPath(w["run"]) if isinstance(w, dict) else w for w in node["argv"]),
+            argv=tuple(map(_word, node["argv"])),
             env=tuple(node["env"].items()),
             files=tuple(node["files"].items()),
             draft=draft and Draft(draft["path"], Manifest.from_json(draft["manifest"]), draft["host"]),
@@ -194,6 +197,12 @@ def make(profiles: Mapping[Host, Profile], draft: Draft | None, installed: Insta
         for group in groups
     )
     return Plan(first.name, replicas)
+
+
+def _word(written: str | Mapping[str, str]) -> Word:
+    if isinstance(written, str):
+        return written
+    return RunPath(written["run"]) if "run" in written else HomePath(written["home"])
 
 
 def _node(group: list[Host], rank: int, profile: Profile, draft: Draft | None, installed: Installed | None) -> Node:

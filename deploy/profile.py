@@ -17,11 +17,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from deploy import consistency, schema
-from deploy import gates as grammar
-from deploy.gates import Gate, Measure
-from deploy.nccl import Nccl
-from deploy.schema import Part
+from deploy.config import consistency, schema
+from deploy.config import gates as grammar
+from deploy.config.gates import Gate, Measure
+from deploy.config.nccl import Nccl
+from deploy.config.schema import Part
 
 DEFAULT_GATES = {"accept_length": ">= 1.15"}  # 1.00: not one drafted token is accepted
 PROMPTS = (

@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 from deploy import host
 from deploy.checkpoint import manifest
-from deploy.checkpoint.manifest import Manifest
+from deploy.checkpoint.manifest import File, Manifest
 from deploy.errors import DeployError
 from deploy.plan import Draft
 from deploy.remote import Remote
 from deploy.state import Place
 
 READ_BACK = 3600.0  # seconds: a target-sized draft from a slow disk
+ABSENT = 9
+LOOK = f'[ -d "$1" ] || exit {ABSENT}; cat -- "$1.json"; printf "\\0"; find "$1" -type f -printf "%s %P\\0"'
+COPY = '[ -d "$1" ] && set -- "$1/." "$2"; cp -RL --reflink=auto -- "$1" "$2"'  # of a folder, what is in it
 LINK = 'ln -sfn -- "$1" "$2.tmp" && mv -fT -- "$2.tmp" "$2"'
 
 
 def bring(draft: Draft, folder: str, remote: Remote) -> tuple[str, str]:
     """(path of the release on the host, what was done). What is there already, complete, is not sent again."""
     target = f"{folder}/{draft.manifest.short}"
-    if _complete(target, remote):
+    there = _look(target, remote)
+    if there == "complete":
         return target, f"release {draft.manifest.short} is there, {_amount(draft.manifest)}"
+    if there == "damaged":
+        aside = f"{folder}/.{draft.manifest.short}.damaged"
+        remote.change('rm -rf -- "$2" && mv -T -- "$1" "$2"', target, aside)
+        remote.say(f"release {draft.manifest.short} is not what it was; it is kept as {aside}, and sent again")
     incoming = f"{folder}/.{draft.manifest.short}.{remote.place.machine.id}.incoming"
     remote.change('mkdir -p -- "$1"', incoming)
     if draft.host == remote.host.name:
-        remote.change('cp -RL --reflink=auto -- "$1"/. "$2"', draft.path, incoming, timeout=READ_BACK)
+        remote.change(COPY, draft.path, incoming, timeout=READ_BACK)
     else:
         _send(draft, incoming, remote)
     seal(draft.manifest, incoming, target, remote, origin=draft.source)
@@ -36,9 +45,12 @@ def seal(wanted: Manifest, incoming: str, target: str, remote: Remote, *, origin
     """Read every byte of `incoming` back on the host; if it is what was wanted, make it the release `target`."""
     arrived = digest(incoming, remote)
     if arrived.digest != wanted.digest:
+        differing = _differing(wanted, arrived)
+        # A file of the right size and time would be taken for sent.
+        remote.change('cd -- "$1" || exit; shift; rm -f -- "$@"', incoming, *differing)
         raise DeployError(
             f"{remote.host.name}: what arrived is not what was sent",
-            evidence="\n".join(f"differs: {name}" for name in _differing(wanted, arrived)),
+            evidence="\n".join(f"differs: {name}" for name in differing),
             remedy="run the command again: what is wrong is sent anew; if it stays, suspect the host's disk",
         )
     remote.write(f"{target}.json", json.dumps({"from": origin, **wanted.to_json()}, indent=1))
@@ -56,16 +68,23 @@ def link(release: str, place: Place, remote: Remote) -> None:
     remote.change(LINK, release, f"{place.folder}/draft")
 
 
-def _complete(target: str, remote: Remote) -> bool:
-    """A release folder is renamed into place only after it was read back; its sizes are looked at again."""
-    script = '[ -d "$1" ] && cat -- "$1.json" && find "$1" -type f -printf "%s %P\\0"'
-    listing = remote.sh(script, target, ok=(0, 1))
-    text, brace, found = listing.rpartition("}")
-    if not brace:
-        return False
-    wanted = Manifest.from_json(json.loads(text + brace))
-    there = {entry for entry in found.split("\0") if entry and "/." not in entry.replace(" ", "/", 1)}
-    return {f"{file.size} {file.path}" for file in wanted.files} == there
+def _look(target: str, remote: Remote) -> Literal["absent", "complete", "damaged"]:
+    """A release is renamed into place only after it was read back; its files' sizes are looked at again."""
+    listing = remote.sh(LOOK, target, ok=(0, ABSENT))
+    if not listing:
+        return "absent"
+    text, *entries = listing.split("\0")
+    there = {entry for entry in entries if entry and "/." not in entry.replace(" ", "/", 1)}
+    try:
+        wanted = Manifest.from_json(json.loads(text))
+    except ValueError:
+        return "damaged"
+    return "complete" if {_entry(file) for file in wanted.files} == there else "damaged"
+
+
+def _entry(file: File) -> str:
+    """As `find` lists it; what is not Unicode in a name comes through `remote.sh` replaced."""
+    return f"{file.size} {file.path}".encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _send(draft: Draft, incoming: str, remote: Remote) -> None:

@@ -8,16 +8,18 @@ from dataclasses import dataclass, replace
 import click
 
 from deploy import inventory, settings
-from deploy.commands._options import Options, environ
 from deploy.deploying import course, key
 from deploy.errors import ConfigError, DeployError
 from deploy.inventory import Host, Inventory
+from deploy.options import Options, environ
 from deploy.plan import Plan, Replica
 from deploy.recipe import Recipe
 from deploy.runner import Course
 from deploy.session import Session, together
 from deploy.state import Machine, Place, Run
 from deploy.wish import home
+
+ONCE = ("waive=", "evict=")  # a restart with another checkpoint is another case: it is waived anew, or not
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,10 @@ class Running:
         return any(run.alive for run in self.runs.values())
 
     def words(self) -> tuple[str, ...]:
-        """The `key=value` words with which it was launched."""
+        """The `key=value` words with which it was launched, but for those that permit something once."""
         first = next(iter(self.runs.values()))
-        return tuple(first.manifest["words"]) if first.manifest else ()
+        words = first.manifest["words"] if first.manifest else ()
+        return tuple(word for word in words if not word.startswith(ONCE))
 
     def ckpt(self) -> str | None:
         """The checkpoint that a `restart --ckpt` gave it."""

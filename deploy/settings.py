@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deploy import inventory, schema, sources, validation
+from deploy import inventory
+from deploy.config import schema, sources, validation
+from deploy.config.schema import Path as Key
+from deploy.config.sources import Origin, Said
 from deploy.errors import ConfigError
 from deploy.inventory import Host, Inventory
 from deploy.profile import Profile
 from deploy.project import Project
-from deploy.schema import Path as Key
-from deploy.sources import Origin, Said
 
 
 @dataclass(frozen=True)

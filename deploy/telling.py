@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import click
 
-from deploy.commands._options import Options
 from deploy.deploying import key
 from deploy.errors import DeployError
+from deploy.options import Options
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.render import clean

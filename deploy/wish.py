@@ -8,9 +8,9 @@ from pathlib import Path
 
 from deploy import drafts, environments, plan, project, settings
 from deploy.checkpoint import manifest
-from deploy.commands._options import Options, environ
 from deploy.errors import ConfigError
 from deploy.inventory import Host, Inventory
+from deploy.options import Options, environ
 from deploy.plan import Draft, Installed, Plan
 from deploy.profile import Profile
 from deploy.project import Project

@@ -1,4 +1,4 @@
-"""Words of a command line that may name a file of the run's own folder, and how they become a shell's words."""
+"""Words of a command line, some of which name files that only the host can place, and how they become a shell's."""
 
 from __future__ import annotations
 
@@ -17,14 +17,36 @@ class RunPath:
         return f"$run/{self.name}"
 
 
-Word = str | RunPath
+@dataclass(frozen=True)
+class HomePath:
+    """A file in the home of the user who starts the server."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"~/{self.name}"
+
+
+Word = str | RunPath | HomePath
+
+
+def path(text: str) -> Word:
+    """A path on the host as users write one: `~/` is the home there."""
+    return HomePath(text[2:]) if text.startswith("~/") else text
 
 
 def shell(words: Iterable[Word]) -> str:
-    """The words as sh reads them, with the run's folder in `$run`; nothing in them is expanded but that."""
-    return " ".join(f'"$run"/{shlex.quote(w.name)}' if isinstance(w, RunPath) else shlex.quote(w) for w in words)
+    """The words as sh reads them, with the run's folder in `$1`; nothing in them is expanded but that and the home."""
+    return " ".join(map(_quoted, words))
 
 
 def environment(variables: Iterable[tuple[str, str]]) -> str:
     """The variables as a file that sh can source."""
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables)
+
+
+def _quoted(word: Word) -> str:
+    if isinstance(word, str):
+        return shlex.quote(word)
+    folder = "~" if isinstance(word, HomePath) else '"$1"'
+    return f"{folder}/{shlex.quote(word.name)}"

@@ -20,6 +20,15 @@ def _need(reason: str) -> None:
     pytest.skip(reason)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by the hosts that they ask for: `-m "not sshd"` leaves out all that need one."""
+    for item in items:
+        asked = getattr(item, "fixturenames", ())
+        for fixture, marker in (("keys", "sshd"), ("fleet", "namespace")):
+            if fixture in asked:
+                item.add_marker(marker)
+
+
 @pytest.fixture(scope="session")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[hosts.Keys]:
     """The user's key and known_hosts, and the ssh config that names them, as the whole session's configuration."""

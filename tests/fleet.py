@@ -22,7 +22,7 @@ from pathlib import Path
 
 SSHD = "/usr/sbin/sshd"
 ONE_HOST = Path(__file__).with_name("one_host.sh")
-NEEDS = ("setpriv", "unshare", "nsenter", "ip", "rsync", "ssh", "ssh-keygen")
+NEEDS = ("setpriv", "unshare", "nsenter", "ip", "tc", "rsync", "ssh", "ssh-keygen")
 DIES_WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"]
 SETTINGS = (
     "StrictModes no",
@@ -62,6 +62,16 @@ class TestHost:
     def mend(self) -> None:
         """Put the cable back."""
         run(*_in_network(self.switch), "ip", "link", "set", self.name, "up")
+
+    @contextlib.contextmanager
+    def slowed(self, rate: str) -> Iterator[None]:
+        """Let nothing faster than `rate` into it, say 40mbit."""
+        change = [*_in_network(self.switch), "tc", "qdisc"]
+        run(*change, "add", "dev", self.name, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "400ms")
+        try:
+            yield
+        finally:
+            run(*change, "del", "dev", self.name, "root")
 
 
 def missing() -> str:

@@ -12,28 +12,16 @@ changes nothing, and never stops at the first thing it dislikes: the user is tol
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from deploy import registry
-from deploy.errors import RemoteFailed
+from deploy.errors import ConfigError, RemoteFailed
+from deploy.findings import Finding, Verdict
 
 if TYPE_CHECKING:
     from deploy.plan import Node
     from deploy.remote import Remote
-
-Verdict = Literal["PASS", "WARN", "FAIL", "UNKNOWN"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One verdict of one check: what was found, the lines that show it, and what to do about it."""
-
-    check: str  # the module's name, which is also the word for `waive=[...]`
-    verdict: Verdict
-    what: str
-    evidence: str = ""
-    remedy: str = ""
+__all__ = ["Check", "Finding", "Verdict", "run"]
 
 
 class Check(Protocol):
@@ -44,8 +32,15 @@ class Check(Protocol):
 
 
 def run(node: Node, remote: Remote) -> Iterator[Finding]:
-    """Every check, one after the other; one that the host would not answer is UNKNOWN, and the others go on."""
-    for name in registry.names(__name__):
+    """Every check, one after the other; one that the host would not answer is UNKNOWN, and the others go on.
+
+    ConfigError where the profile waives a check that does not exist: a typo would wait until that check fails.
+    """
+    names = registry.names(__name__)
+    for waived in node.profile.waive:
+        if waived not in names:
+            raise ConfigError(f"waive: there is no check {waived!r}", remedy=registry.nearest(waived, names))
+    for name in names:
         check = cast("Check", registry.load(__name__, name, "check"))
         remote.say(name)
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deploy import host
 from deploy.checkpoint import draft
-from deploy.checks import Finding
+from deploy.findings import Finding
 from deploy.plan import Node
 from deploy.remote import Remote
 

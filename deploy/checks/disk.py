@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deploy.checks import Finding
 from deploy.facts import disks
+from deploy.findings import Finding
 from deploy.plan import Node
 from deploy.remote import Remote
 

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from packaging.specifiers import SpecifierSet
 
-from deploy.checks import Finding
 from deploy.facts import interpreter
+from deploy.findings import Finding
 from deploy.plan import Node
 from deploy.remote import Remote
+
+FIND = 'case $1 in "~/"*) set -- "$HOME/${1#"~/"}" ;; esac; command -v -- "$1"'
 
 
 def check(node: Node, remote: Remote) -> Iterator[Finding]:
@@ -40,7 +42,7 @@ def check(node: Node, remote: Remote) -> Iterator[Finding]:
 
 
 def _program(program: str, remote: Remote) -> Iterator[Finding]:
-    if remote.sh('command -v -- "$1"', program, ok=(0, 1, 127)).strip():
+    if remote.sh(FIND, program, ok=(0, 1, 127)).strip():
         yield Finding("engine", "PASS", f"{program} is there; its version is not known")
     else:
         yield Finding("engine", "FAIL", f"there is no program {program} on the host", remedy="name its whole path")

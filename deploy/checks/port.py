@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from deploy import foreign
-from deploy.checks import Finding
+from deploy.findings import Finding
+from deploy.owned import owned
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.state import read
-from deploy.steps.stop import owned
 
 
 def check(node: Node, remote: Remote) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deploy.checks import Finding
+from deploy.findings import Finding
 from deploy.plan import Node
 from deploy.remote import Remote
 

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from deploy.options import Options
+
 if TYPE_CHECKING:
     from deploy.render import Output
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class Options:
-    """What every command that talks to hosts may be told."""
-
-    words: tuple[str, ...]
-    project: Path | None
-    hosts: str | None
-    yes: bool
-    output: Output
-    verbosity: int
-
-    @property
-    def json(self) -> bool:
-        return self.output == "json"
 
 
 def shared(function: F) -> F:
@@ -61,8 +45,3 @@ def shared(function: F) -> F:
     command.__name__ = function.__name__
     command.__click_params__ = [*getattr(function, "__click_params__", []), *command.__click_params__]  # type: ignore[attr-defined]
     return command  # type: ignore[return-value]
-
-
-def environ() -> dict[str, str]:
-    """The environment as it is now."""
-    return dict(os.environ)

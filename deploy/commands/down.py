@@ -6,7 +6,8 @@ import sys
 
 import click
 
-from deploy.commands._options import Options, shared
+from deploy.commands._options import shared
+from deploy.options import Options
 
 
 @click.command

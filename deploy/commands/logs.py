@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deploy.commands._options import Options, shared
+from deploy.commands._options import shared
+from deploy.options import Options
 
 if TYPE_CHECKING:
     from deploy.remote import Remote

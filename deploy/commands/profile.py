@@ -76,7 +76,7 @@ def show(
 @profile.command()
 def schema() -> None:
     """Print the JSON schema of a profile's file, for editors."""
-    from deploy import editor
+    from deploy.config import editor
 
     click.echo(json.dumps(editor.schema(), indent=2))
 

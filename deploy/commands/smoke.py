@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from deploy.commands._options import Options, shared
+from deploy.commands._options import shared
+from deploy.options import Options
 
 
 @click.command

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from deploy.commands._options import Options, shared
+from deploy.commands._options import shared
+from deploy.options import Options
 
 
 @click.command
@@ -16,7 +17,7 @@ def up(options: Options) -> int:
     Examples:
       deploy up profile=kimi-eagle3
       deploy up profile=kimi-eagle3 draft.path=fixed/ --hosts gpu[1-2]
-      deploy up profile=local waive=[draft] --json
+      deploy up profile=local waive=[ckpt] --json
     """
     from deploy import deploying, wish
     from deploy.session import Session

@@ -5,23 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from deploy.words import RunPath, Word
+from deploy.words import HomePath, RunPath, Word
 
 
-def words(*layers: Mapping[str, Any]) -> tuple[Word, ...]:
-    """`--flag value` words of the layers; a later layer wins. True is a bare flag; False and None leave it out."""
+def words(aliases: Mapping[str, str], *layers: Mapping[str, Any]) -> tuple[Word, ...]:
+    """`--flag value` words of the layers; a later layer wins, under whichever of its `aliases` it names a flag.
+
+    True is a bare flag; False, None and an empty list leave it out. A flag is written by its full name.
+    """
     merged: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.items():
-            merged[name.lstrip("-").replace("_", "-")] = value
+            plain = name.lstrip("-").replace("_", "-")
+            merged[aliases.get(plain, plain)] = value
     return tuple(word for name, value in merged.items() for word in _flag(name, value))
 
 
+def spelled(table: Mapping[str, str]) -> dict[str, str]:
+    """{alias: full name} of a table {full name: "its aliases"}."""
+    return {alias: full for full, others in table.items() for alias in others.split()}
+
+
 def _flag(name: str, value: Any) -> tuple[Word, ...]:
-    if value is None or value is False:
+    if value is None or value is False or value == []:
         return ()
     if value is True:
         return (f"--{name}",)
-    if isinstance(value, list | tuple):
-        return (f"--{name}", *(str(item) for item in value))
-    return (f"--{name}", value if isinstance(value, RunPath) else str(value))
+    items = value if isinstance(value, list) else [value]
+    return (f"--{name}", *(item if isinstance(item, RunPath | HomePath) else text(item) for item in items))
+
+
+def text(value: Any) -> str:
+    """As YAML and JSON write it: true, not True."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from deploy.engines import Command, Counters, Question, Request, _chat
+from deploy.engines import Command, Counters, Question, Request, _chat, _flags
 from deploy.engines._log import Explanation, Progress, first_cause, first_traceback, lines
 from deploy.errors import ConfigError
-from deploy.words import Word
+from deploy.words import Word, path
 
 DISTRIBUTION = None
 READY = None
@@ -16,7 +17,7 @@ READY_PATH = "/v1/models"
 
 
 def command(request: Request) -> Command:
-    """The words of `args.argv`; in each, {port}, {model}, {name}, {draft} and {rank} stand for the profile's own."""
+    """The words of `args.argv`; {port}, {model}, {name} and {rank} in them, and {draft} alone, stand for our own."""
     profile = request.profile
     argv = profile.args.get("argv")
     if not isinstance(argv, list) or not argv:
@@ -27,23 +28,32 @@ def command(request: Request) -> Command:
         raise ConfigError(
             f"engine `command` has no flags of its own: args.{unknown[0]}", remedy="put it into args.argv"
         )
+    program, *others = (_word(_flags.text(word), request) for word in argv)
+    return Command((path(program) if isinstance(program, str) else program, *others))
+
+
+def _word(word: str, request: Request) -> Word:
+    profile = request.profile
+    if "{draft}" in word:
+        return _draft(word, request)
+    if word == "{model}":
+        return path(profile.model.path)
     places = {
         "{port}": str(profile.port),
         "{model}": profile.model.path,
         "{name}": profile.model.name or profile.model.path,
         "{rank}": str(request.rank),
     }
-    return Command(tuple(_word(str(word), places, request) for word in argv))
+    return re.sub("|".join(map(re.escape, places)), lambda found: places[found[0]], word)
 
 
-def _word(word: str, places: Mapping[str, str], request: Request) -> Word:
-    if word == "{draft}":
-        if request.draft is None:
-            raise ConfigError("args.argv names {draft}, but the profile has none", remedy="set draft.path")
-        return request.draft
-    for place, value in places.items():
-        word = word.replace(place, value)
-    return word
+def _draft(word: str, request: Request) -> Word:
+    """Its path is known on the host alone, so it cannot be a part of a word."""
+    if word != "{draft}":
+        raise ConfigError(f"args.argv: {{draft}} must be a word of its own, not in {word!r}")
+    if request.draft is None:
+        raise ConfigError("args.argv names {draft}, but the profile has none", remedy="set draft.path")
+    return request.draft
 
 
 def secret_argv(flags: Mapping[str, str]) -> tuple[Word, ...]:

@@ -8,16 +8,26 @@ from typing import Any
 
 from deploy import host
 from deploy.engines import Command, Counters, Question, Request, _chat
-from deploy.engines._flags import words
+from deploy.engines._flags import spelled, words
 from deploy.engines._llamacpp_log import explain, progress
 from deploy.errors import ConfigError
-from deploy.words import RunPath, Word
+from deploy.words import RunPath, Word, path
 
 DISTRIBUTION = "xllamacpp"
 READY = re.compile(r"listening on http://")
 READY_PATH = "/health"
 
 SPECULATION = {"EAGLE3": "draft-eagle3", "STANDALONE": "draft-simple"}
+
+ALIASES = spelled(  # of the flags that are set here
+    {
+        "model": "m",
+        "alias": "a",
+        "n-gpu-layers": "gpu-layers ngl",
+        "model-draft": "md spec-draft-model",
+        "draft-max": "draft draft-n spec-draft-n-max",
+    }
+)
 
 __all__ = ["explain", "progress"]
 
@@ -28,7 +38,7 @@ def command(request: Request) -> Command:
     flags: dict[str, Any] = {
         "host": "127.0.0.1",
         "port": profile.port,
-        "model": profile.model.path,
+        "model": path(profile.model.path),
         "alias": profile.model.name or profile.model.path,
         "metrics": True,
     }
@@ -40,12 +50,12 @@ def command(request: Request) -> Command:
             "spec-type": _spec_type(profile.speculative.algorithm),
             "draft-max": profile.speculative.num_steps,
         }
-    flags_words = words(flags, profile.args)
+    flags_words = words(ALIASES, flags, profile.args)
     if profile.engine.binary:
-        return Command((profile.engine.binary, *flags_words))
+        return Command((path(profile.engine.binary), *flags_words))
     launcher = "llama_server.py"
     return Command(
-        (request.python, RunPath(launcher), *flags_words),
+        (path(request.python), RunPath(launcher), *flags_words),
         env={"PYTHONUNBUFFERED": "1"},
         files={launcher: host.source("llama_server")},
     )

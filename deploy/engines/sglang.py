@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from deploy.engines import Command, Counters, Question, Request, _chat
-from deploy.engines._flags import words
+from deploy.engines._flags import spelled, words
 from deploy.engines._sglang_log import explain, progress
-from deploy.words import RunPath, Word
+from deploy.words import RunPath, Word, path
 
 DISTRIBUTION = "sglang"
 READY = re.compile(r"The server is fired up and ready to roll!")
@@ -23,6 +23,19 @@ ENVIRONMENT = {
     "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0",  # else a crash holds the GPUs for another 65 s
 }
 
+# Of the flags that are set here; `tp`, `dp` and `pp` are prefixes that argparse takes, or calls ambiguous, by version.
+ALIASES = spelled(
+    {
+        "model-path": "model",
+        "tp-size": "tp tensor-parallel-size",
+        "pp-size": "pp pipeline-parallel-size",
+        "dp-size": "dp data-parallel-size",
+        "ep-size": "ep expert-parallel-size",
+        "dist-init-addr": "nccl-init-addr",
+        "speculative-draft-model-path": "speculative-draft-model",
+    }
+)
+
 __all__ = ["explain", "progress"]
 
 
@@ -30,13 +43,14 @@ def command(request: Request) -> Command:
     """Full flag names only: argparse takes prefixes, and a prefix that works today is ambiguous tomorrow."""
     profile = request.profile
     flags: dict[str, Any] = {
-        "model-path": profile.model.path,
+        "model-path": path(profile.model.path),
         "served-model-name": profile.model.name,
         "host": "127.0.0.1",
         "port": profile.port,
     }
-    argv = (request.python, "-m", "sglang.launch_server")
-    return Command((*argv, *words(flags, _parallel(request), _speculative(request), profile.args)), env=ENVIRONMENT)
+    argv = (path(request.python), "-m", "sglang.launch_server")
+    said = words(ALIASES, flags, _parallel(request), _speculative(request), profile.args)
+    return Command((*argv, *said), env=ENVIRONMENT)
 
 
 def _parallel(request: Request) -> dict[str, Any]:

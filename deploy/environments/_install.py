@@ -132,7 +132,7 @@ def _build(module: ModuleType, home: Path, say: Say, lock: IO[str]) -> None:
     job.make_venv(_python(home))
     job.pip(_python(home), "--requirement", source / "requirements.txt")
     job.pip(_python(home), "--no-deps", "--requirement", source / "requirements-no-deps.txt")
-    say("trying it")
+    job.at("trying it")
     job.run([_python(home), "-c", module.PROOF], module.variables(home), "the engine does not work")
     _stamp(home, {"version": module.VERSION, "seconds": round(time.monotonic() - began, 1), "megabytes": job.megabytes})
     say(f"installed in {time.monotonic() - began:.0f} s: {home}")

@@ -38,9 +38,14 @@ class Job:
         self.megabytes = 0.0
         self.doing = "starting"
 
+    def at(self, what: str) -> None:
+        """Say what comes next."""
+        self.doing = what
+        self.say(what)
+
     def make_venv(self, python: Path) -> None:
         """A virtual environment with pip, of the interpreter that runs this tool."""
-        self.say("making a virtual environment")
+        self.at("making a virtual environment")
         argv: list[str | Path] = [sys.executable, "-I", "-m", "venv", "--clear", python.parent.parent]
         self.run(argv, {}, "no virtual environment can be made", remedy="apt install python3-venv")
 

@@ -1,6 +1,7 @@
 """Signal processes that are still the ones we mean: signal.py NAME [[pid, start ticks], ...].
 
-A pid may belong to another process by now; its start ticks tell. Prints the pids that were signalled.
+A pid may belong to another process by now; its start ticks tell. Prints the pids that were signalled;
+exit status 1 where some may not be, named on stderr.
 Runs on the host: Python >= 3.8, standard library only.
 """
 
@@ -21,7 +22,7 @@ def ticks(pid: int) -> int | None:
 
 
 def main(name: str, targets: str) -> None:
-    number, sent = getattr(signal, f"SIG{name}"), []
+    number, sent, refused = getattr(signal, f"SIG{name}"), [], []
     for pid, start in json.loads(targets):
         if ticks(pid) != start:
             continue
@@ -29,8 +30,13 @@ def main(name: str, targets: str) -> None:
             os.kill(pid, number)
         except ProcessLookupError:
             continue
+        except PermissionError:  # the others get theirs all the same
+            refused.append(pid)
+            continue
         sent.append(pid)
     print(json.dumps(sent))
+    if refused:
+        sys.exit(f"another user's, and not ours to signal: pid {', '.join(map(str, refused))}")
 
 
 main(*sys.argv[1:])

@@ -37,10 +37,12 @@ def alive(pid: str, ticks: str, boot: str) -> bool:
 
 
 def document(*path: str) -> Any:
+    """A JSON object; None where there is none, or only a part of one."""
     try:
-        return json.loads(text(*path) or "null")
-    except ValueError:
+        found = json.loads(text(*path))
+    except (ValueError, RecursionError):
         return None
+    return found if isinstance(found, dict) else None
 
 
 def run(folder: str) -> Answer:
@@ -99,4 +101,7 @@ def main(work: str) -> None:
     )
 
 
-main(*sys.argv[1:])
+try:
+    main(*sys.argv[1:])
+except OSError as error:  # another user's folder, say: what cannot be seen is not told as "nothing"
+    sys.exit(f"cannot read {error.filename}: {error.strerror}")

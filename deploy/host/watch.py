@@ -15,6 +15,8 @@ import time
 
 LINE = 4000
 CHUNK = 1 << 20
+LOOK = 0.05  # seconds
+REST = 1.0  # seconds
 
 
 def alive(pid: str, ticks: str) -> bool:
@@ -31,22 +33,39 @@ class Log:
     """Reads what was added, in bounded pieces; a progress bar's \\r ends a line as \\n does."""
 
     def __init__(self, path: str, offset: int) -> None:
-        self.path, self.offset, self.rest = path, offset, b""
+        self.path, self.offset, self.rest, self.grown = path, offset, b"", time.monotonic()
 
-    def lines(self) -> list[str]:
+    def lines(self) -> list[str] | None:
+        """The next lines; None where nothing was added."""
+        whole: list[bytes] = []
         try:
             with open(self.path, "rb") as log:
-                if os.fstat(log.fileno()).st_size < self.offset:
-                    self.offset = 0  # truncated under us, as logrotate's copytruncate does
+                if os.fstat(log.fileno()).st_size < self.offset:  # truncated, as logrotate's copytruncate does
+                    self.offset, whole, self.rest = 0, [self.rest], b""
                 log.seek(self.offset)
                 data = log.read(CHUNK)
         except OSError:
-            return []
+            return None
+        if not data and not whole:
+            return self.quiet()
         self.offset += len(data)
-        *whole, self.rest = re.split(rb"[\r\n]+", self.rest + data)
+        *more, self.rest = re.split(rb"[\r\n]+", self.rest + data)
         if len(self.rest) > LINE:
-            whole, self.rest = [*whole, self.rest], b""
-        return [line[:LINE].decode(errors="replace") for line in whole if line.strip()]
+            more, self.rest = [*more, self.rest], b""
+        self.grown = time.monotonic()
+        return shown([*whole, *more])
+
+    def quiet(self) -> list[str] | None:
+        """A line without an end counts once it has rested: the last state of a progress bar has none."""
+        if not self.rest or time.monotonic() - self.grown < REST:
+            return None
+        rest, self.rest = self.rest, b""
+        return shown([rest])
+
+
+def shown(lines: list[bytes]) -> list[str]:
+    """As text. NULs are what a truncation leaves before the place where a writer goes on."""
+    return [line[:LINE].decode(errors="replace") for line in (line.strip(b"\0") for line in lines) if line.strip()]
 
 
 def tell(**what: object) -> None:
@@ -69,15 +88,16 @@ def main(folder: str, pid: str, ticks: str, offset: str) -> None:
         lines = log.lines()
         if lines:
             tell(log=lines)
-        elif not living:
+        if lines is not None:
+            continue
+        if not living:
             break
-        elif time.monotonic() - told >= 1:
+        if time.monotonic() - told >= 1:
             told = time.monotonic()
             tell(alive=True)
-        if not lines:
-            time.sleep(0.05)
-    if log.rest.strip():
-        tell(log=[log.rest[:LINE].decode(errors="replace")])
+        time.sleep(LOOK)
+    if last := shown([log.rest]):
+        tell(log=last)
     tell(gone=exit_code(folder))
 
 

@@ -94,7 +94,8 @@ def title(facts: Mapping[str, Any], hosts: int = 4) -> str:
     """What a run does and where, with at most `hosts` hosts named."""
     named = [str(host) for host in facts.get("hosts") or ()]
     where = ", ".join(named) if len(named) <= hosts else f"{len(named)} hosts"
-    what = " ".join(str(facts[key]) for key in ("command", "profile") if facts.get(key)) or "run"
+    command, profile = str(facts.get("command") or "run"), str(facts.get("profile") or "")
+    what = command if not profile or f"profile={profile}" in command.split() else f"{command} {profile}"
     return one_line(f"{what} on {where}" if where else what)
 
 

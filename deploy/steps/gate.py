@@ -47,8 +47,9 @@ def _failure(remote: Remote, measured: dict[str, Any], failed: list[dict[str, An
         )
     length = measured.get("accept_length")
     if length is not None and length < acceptance.DEAD:
+        kept = "next to no drafted token" if measured["accepted"] else "not one drafted token"
         return GateFailed(
-            f"{remote.host.name}: serving, but not one drafted token is accepted (accept length {length:.2f})",
+            f"{remote.host.name}: serving, but {kept} is accepted (accept length {length:.2f})",
             evidence=f"{evidence}\n{measured['accepted']} of {measured['drafted']} drafted tokens kept in "
             f"{measured['steps']} verify steps\n{acceptance.DEFINITION}",
             remedy="the server runs the draft but gains nothing: are its tensors loaded, its head, its d2t, "

@@ -4,10 +4,10 @@ import json
 
 from deploy.errors import NotReady
 from deploy.facts import sockets
+from deploy.owned import owned
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.state import read
-from deploy.steps.stop import owned
 
 
 def health(node: Node, remote: Remote) -> str:

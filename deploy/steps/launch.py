@@ -7,10 +7,10 @@ import secrets
 import socket
 import time
 from dataclasses import asdict
-from hashlib import sha256
 from typing import Any
 
 from deploy import __version__, words
+from deploy.compare import fingerprint
 from deploy.errors import ConfigError, LaunchFailed
 from deploy.plan import Node
 from deploy.releases import LINK
@@ -44,10 +44,11 @@ def launch(node: Node, remote: Remote) -> str:
     run = reread(remote, place)
     if not run.alive:
         log = remote.sh('tail -c 4000 -- "$1/server.log"', place.folder)
+        known = node.engine.explain(log)
         raise LaunchFailed(
-            f"{remote.host.name}: the server {run.ending} at once",
-            evidence=log,
-            remedy=f"start it by hand on the host: sh {place.folder}/launch.sh",
+            f"{remote.host.name}: the server {run.ending} at once{f': {known.cause}' if known else ''}",
+            evidence=known.evidence if known else log,
+            remedy=known.remedy if known else f"start it by hand on the host: sh {place.folder}/launch.sh",
         )
     return f"pid {run.pid}, log {place.folder}/server.log"
 
@@ -92,11 +93,6 @@ def _manifest(node: Node, remote: Remote, values: dict[str, str]) -> dict[str, A
         "at": time.time(),
         "node": node.to_json(),
     }
-
-
-def fingerprint(salt: str, value: str) -> str:
-    """Tells whether a secret changed, without keeping it in a second place."""
-    return sha256(f"{salt}{value}".encode()).hexdigest()[:16]
 
 
 def _switch(node: Node, remote: Remote) -> None:

@@ -5,8 +5,8 @@ import time
 
 from deploy import host
 from deploy.errors import NotReady
-from deploy.facts import processes
 from deploy.facts.processes import Process
+from deploy.owned import owned
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.state import Deployment, read
@@ -32,20 +32,6 @@ def stop(node: Node, remote: Remote) -> str:
         evidence="\n".join(f"{process} (state {process.state})" for process in ours),
         remedy="a process in state D waits for a device or a disk; look at dmesg on the host",
     )
-
-
-def owned(deployment: Deployment | None, remote: Remote) -> list[Process]:
-    """Living processes of the deployment's runs: by the run's id in their environment, or by the launched session.
-
-    A session's number cannot be given to another one while a process of it lives, so the leader's start tells whose
-    it is; where the leader is gone, only the environment counts.
-    """
-    if deployment is None:
-        return []
-    living = [process for process in processes.read(remote).all if not process.zombie]
-    current = deployment.current
-    session = int(current.pid) if current and current.alive else None
-    return [p for p in living if p.run in deployment.runs or (session is not None and p.session == session)]
 
 
 def _signal(signal: str, targets: list[Process], remote: Remote) -> None:

@@ -56,6 +56,12 @@ def lost(name: str, error: Exception) -> Unreachable:
     return Unreachable(f"{name}: the connection was lost", evidence=_words(error), remedy="run the command again")
 
 
+def no_session(name: str, error: Exception) -> Unreachable:
+    """The host's sshd does not start another program over this connection."""
+    remedy = "MaxSessions in its sshd_config must be 10 (sshd's default) or more"
+    return Unreachable(f"{name}: its sshd starts no further program", evidence=_words(error), remedy=remedy)
+
+
 def no_forwarding(name: str, error: Exception) -> Unreachable:
     """The host's sshd does not open ports for us."""
     return Unreachable(
@@ -85,6 +91,8 @@ def _explain(route: Route, error: BaseException | None) -> tuple[str, str, str]:
     for kind, what, remedy in SAID:
         if getattr(error, "errno", None) == kind if isinstance(kind, int) else isinstance(error, kind):
             return what, _words(error), remedy
+    if route.get("proxycommand"):
+        return BROKE, _words(error), f"try its ProxyCommand: {route.expand(route.get('proxycommand'))}"
     return BROKE, _words(error), "sshd may be busy (MaxStartups), or something else listens on this port"
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
+from contextlib import suppress
 
 from deploy.transport.openssh import Route
 
@@ -15,7 +18,7 @@ def connect(route: Route) -> socket.socket:
     """A connected socket. OSError as the system says it."""
     command = route.get("proxycommand")
     if command:
-        return _program(route.expand(command))
+        return Program(route.expand(command))
     family = FAMILIES.get(route.get("addressfamily"), socket.AF_UNSPEC)
     bind = route.get("bindaddress")
     error: OSError | None = None
@@ -36,12 +39,23 @@ def connect(route: Route) -> socket.socket:
     raise error or OSError(f"no address for {route.hostname}")
 
 
-def _program(command: str) -> socket.socket:
-    """One end of a pair of sockets; the program holds the other as stdin and stdout, and ends when ours is closed."""
-    ours, its = socket.socketpair()
-    with its:
-        # The middle shell is gone at once, so no child of ours is left to be waited for. It gives the program its
-        # stdin as 3, since what a shell starts in the background has /dev/null as 0.
-        words = ["sh", "-c", 'exec 3<&0; (exec sh -c "exec $1" <&3 3<&-) & :', "sh", command]
-        subprocess.run(words, stdin=its.fileno(), stdout=its.fileno(), check=True, start_new_session=True)
-    return ours
+class Program(socket.socket):
+    """A socket to a program's stdin and stdout; closing it ends the program, as OpenSSH does, by SIGHUP."""
+
+    def __init__(self, command: str) -> None:
+        ours, its = socket.socketpair()
+        super().__init__(fileno=ours.detach())
+        words = ["sh", "-c", f"exec {command}"]
+        with its:
+            self._process = subprocess.Popen(
+                words, stdin=its.fileno(), stdout=its.fileno(), stderr=subprocess.DEVNULL, start_new_session=True
+            )
+
+    def close(self) -> None:
+        """Close it, and see the program gone."""
+        super().close()
+        for number in (signal.SIGHUP, signal.SIGKILL):
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, number)
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(2.0)

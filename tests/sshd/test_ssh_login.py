@@ -155,6 +155,19 @@ def test_the_host_key_of_the_kind_we_know_is_asked_for(keys, kind):
         connect(host).close()
 
 
+def test_of_several_known_host_keys_one_that_the_host_has_is_asked_for(keys):
+    """Known are ed25519 (of old) and rsa; the host has ecdsa and rsa. Paramiko alone would end up with ecdsa."""
+    old, rsa, ecdsa = (keys.make(f"host-{kind}-{os.urandom(3).hex()}", kind) for kind in ("ed25519", "rsa", "ecdsa"))
+    with loopback(
+        keys, f"HostKey {rsa}", f"HostKey {ecdsa}", "HostKeyAlgorithms rsa-sha2-512,ecdsa-sha2-nistp256"
+    ) as host:
+        lines = keys.known_hosts.read_text().splitlines(keepends=True)
+        keys.known_hosts.write_text("".join(line for line in lines if f":{host.port} " not in line))
+        keys.know(old, host.address, host.port)
+        keys.know(rsa, host.address, host.port)
+        connect(host).close()
+
+
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa", "ed25519"])
 def test_keys_of_every_kind_log_in(keys, kind):
     key = keys.make(f"user-{kind}-{os.urandom(3).hex()}", kind)

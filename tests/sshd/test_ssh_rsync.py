@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pytest
 
 from deploy.errors import DeployError, RemoteFailed, TimedOut, Unreachable
 from deploy.transport import Transport, connect
-from tests.fleet import TestHost, loopback, run
+from tests.fleet import TestHost, loopback
 
 SIZE = 24 << 20
 
@@ -49,20 +48,9 @@ def received(host: TestHost) -> int:
     return int(host.inside("cat", "/sys/class/net/eth0/statistics/rx_bytes"))
 
 
-@contextlib.contextmanager
-def slowed(host: TestHost, rate: str) -> Iterator[None]:
-    """Let nothing faster than `rate` into a host."""
-    change = ["nsenter", "--target", str(host.switch), "--net", "--", "tc", "qdisc"]
-    run(*change, "add", "dev", host.name, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "400ms")
-    try:
-        yield
-    finally:
-        run(*change, "del", "dev", host.name, "root")
-
-
 def test_a_push_that_broke_off_goes_on_where_it_was(host, there, source):
     target = f"/tmp/resumed-{os.urandom(3).hex()}"
-    with slowed(host, "60mbit"), pytest.raises(TimedOut, match="what is there is kept"):
+    with host.slowed("60mbit"), pytest.raises(TimedOut, match="what is there is kept"):
         push(there, source, target, timeout=2.0)
     assert there.run(["ls", target]).stdout == b""  # nothing that looks whole
     before = received(host)
@@ -74,7 +62,7 @@ def test_a_push_that_broke_off_goes_on_where_it_was(host, there, source):
 
 
 def test_progress_is_told_while_it_goes(host, there, source):
-    with slowed(host, "100mbit"):
+    with host.slowed("100mbit"):
         seen = push(there, source, f"/tmp/progress-{os.urandom(3).hex()}")
     assert seen == sorted(seen) and seen[0] == 0 and seen[-1] == SIZE
     assert any(0 < done < SIZE for done in seen)
@@ -145,7 +133,7 @@ def test_a_host_that_vanishes_during_a_push_is_unreachable(host, source, keys, t
     monkeypatch.setenv("DEPLOY_SSH_CONFIG", str(tmp_path / "config"))
     there = connect(host)
     try:
-        with slowed(host, "40mbit"), pytest.raises(Unreachable):
+        with host.slowed("40mbit"), pytest.raises(Unreachable):
             there.push(source, "/tmp/vanished", progress=lambda done, _: host.cut() if done else None, timeout=40)
     finally:
         host.mend()

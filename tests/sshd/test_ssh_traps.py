@@ -75,6 +75,26 @@ def test_sixteen_programs_at_once_fit_into_sshd_s_ten_sessions(keys):
         there.close()
 
 
+def test_an_sshd_that_allows_fewer_sessions_says_so(keys):
+    with loopback(keys, "MaxSessions 1") as host:
+        there = connect(host)
+        process = there.spawn(["cat"], deadline=30)
+        with pytest.raises(Unreachable, match="starts no further program") as caught:
+            there.run(["true"])
+        assert "MaxSessions" in caught.value.remedy
+        process.close_stdin()
+        assert process.read(timeout=10) == b""
+        process.close()
+        there.close()
+
+
+def test_no_word_waits_for_a_delayed_acknowledgement(sshd):
+    there = connect(sshd)
+    inner = there._transport.sock  # type: ignore[attr-defined]
+    assert inner.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    there.close()
+
+
 @pytest.mark.parametrize("shell", ["/bin/bash", "/bin/dash"])
 def test_what_a_login_shell_prints_does_not_reach_the_output(keys, shell):
     with loopback(keys, shell=shell, bashrc=NOISE) as host:
@@ -173,6 +193,31 @@ def test_a_connection_that_is_cut_while_a_file_is_put_leaves_the_old_file(fleet,
     again = connect(host)
     assert again.run(["cat", "/tmp/kept"]).stdout == b"old"
     again.close()
+
+
+PUTTER = """
+import sys
+from deploy.transport import connect
+from tests.fleet import TestHost
+address, key = sys.argv[1:]
+connect(TestHost("x", address, key)).put("/tmp/half", b"new" * 10_000_000)
+"""
+
+
+def test_a_client_that_is_killed_while_it_puts_a_file_leaves_the_old_file(fleet):
+    (host,) = fleet(1)
+    there = connect(host)
+    there.put("/tmp/half", b"old")
+    words = [sys.executable, "-c", PUTTER, host.address, host.key]
+    with host.slowed("40mbit"), subprocess.Popen(words, cwd=Path(__file__).parents[2]) as client:
+        while not there.run(["sh", "-c", "find /tmp/half.* -size +100k"]).stdout:
+            time.sleep(0.02)
+        client.kill()
+    deadline = time.monotonic() + 10
+    while there.run(["sh", "-c", "ls /tmp/half.*"]).status == 0:
+        assert time.monotonic() < deadline
+    assert there.run(["cat", "/tmp/half"]).stdout == b"old"
+    there.close()
 
 
 def test_an_sshd_that_is_killed_is_noticed_at_once(keys):

@@ -8,9 +8,10 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from deploy import inventory, schema, settings
+from deploy import inventory, settings
+from deploy.config import schema
+from deploy.config.nccl import Nccl
 from deploy.inventory import Host
-from deploy.nccl import Nccl
 from deploy.profile import Profile
 from deploy.project import Project
 

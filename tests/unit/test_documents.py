@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy import documents, validation
+from deploy.config import documents, validation
 from deploy.errors import ConfigError
 from deploy.profile import Profile
 
@@ -89,6 +89,7 @@ def test_a_plain_string_stands_for_the_field_that_matters_most():
         ("prot: 1", "x.yaml:4: prot: there is no such key; did you mean port?"),
         ("parallel:\n  tpp: 8", "x.yaml:5: parallel.tpp: there is no such key; did you mean tp?"),
         ("nccl: {NCCL_DEBUG: INFO}", "nccl.NCCL_DEBUG: there is no such key; did you mean DEBUG?"),
+        ("nccl: {NCCL_NET: IB}", "nccl.NCCL_NET: there is no such key; did you mean NET?"),
         ("nccl: {BOGUS_THING: 1}", "nccl.BOGUS_THING: there is no such key; 51 are known"),
         ("hooks: {prepare: [{rum: x}]}", "hooks.prepare.0.rum: there is no such key; did you mean run?"),
         ("hooks: {prepare: [{on: host}]}", "hooks.prepare.0.run: is missing"),

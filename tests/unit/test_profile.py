@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from deploy import editor, gates, validation
+from deploy.config import editor, gates, validation
+from deploy.config.gates import Gate
 from deploy.errors import ConfigError
-from deploy.gates import Gate
 from deploy.profile import Hook, Profile
 
 LEAST = {"name": "x", "engine": {"name": "sglang"}, "hosts": "all", "model": {"path": "/m"}}

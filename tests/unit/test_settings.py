@@ -12,7 +12,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from deploy import project as projects
-from deploy import settings, sources
+from deploy import settings
+from deploy.config import sources
 from deploy.errors import ConfigError
 from deploy.project import Project
 from deploy.settings import Settings
@@ -325,6 +326,12 @@ def test_a_file_takes_whole_lists_and_adds_to_mappings(load, project):
 def test_what_is_inherited_can_be_taken_away(load, project):
     write(project.root, {"profiles/c.yaml": "extends: child\ndraft: null\nspeculative: null\n"})
     profile = load(name="c").profile()
+    assert (profile.draft, profile.speculative, profile.gates) == (None, None, {})
+
+
+@pytest.mark.parametrize("nothing", ["", "null", "~"])
+def test_the_draft_can_be_left_out_on_the_command_line(load, nothing):
+    profile = load(f"draft={nothing}", f"speculative={nothing}").profile()
     assert (profile.draft, profile.speculative, profile.gates) == (None, None, {})
 
 

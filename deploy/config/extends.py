@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from deploy import documents
+from deploy.config import documents
 from deploy.errors import ConfigError
 from deploy.profile import Profile
 from deploy.project import Project, builtin, owner

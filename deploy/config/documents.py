@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from deploy import scalars, schema
+from deploy.config import scalars, schema
 from deploy.errors import ConfigError
 
 LARGEST = 1 << 20  # bytes; a profile has a few thousand
@@ -183,7 +183,7 @@ def _decode(content: bytes, source: str) -> str:
     if len(content) > LARGEST:
         raise ConfigError(f"{source}: has {len(content)} bytes; {LARGEST} are the most a configuration may have")
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{source}:{line}: is not UTF-8", remedy="save it as UTF-8") from error

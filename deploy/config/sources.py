@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from deploy import documents, extends, schema
+from deploy.config import documents, extends, schema
+from deploy.config.schema import Path as Key
 from deploy.errors import ConfigError
 from deploy.inventory import Host
 from deploy.profile import DEFAULT_GATES, Profile
 from deploy.project import Project
-from deploy.schema import Path as Key
 
 Kind = Literal["default", "extends", "profile", "host", "environment", "command line"]
 

@@ -6,7 +6,7 @@ import re
 from types import MappingProxyType
 from typing import Any
 
-from deploy import schema
+from deploy.config import schema
 
 NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE = frozenset({"true", "True", "TRUE"})

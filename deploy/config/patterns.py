@@ -6,7 +6,7 @@ import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from deploy import schema
+from deploy.config import schema
 from deploy.errors import ConfigError
 
 MOST = 10_000  # hosts that one pattern may spell out

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from deploy import schema
-from deploy.documents import dotted
+from deploy.config import schema
+from deploy.config.documents import dotted
 from deploy.errors import ConfigError
 
 M = TypeVar("M", bound=BaseModel)

@@ -18,7 +18,7 @@ def schema() -> dict[str, Any]:
     listed = {"type": "array", "items": {"type": "string"}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **{key: value for key, value in whole.items() if key != "required"},
+        **whole,
         "properties": {
             "extends": extends,
             **properties,

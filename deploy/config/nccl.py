@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from deploy.schema import COUNT, Part
+from deploy.config.schema import COUNT, Part
 
 Switch = Literal["0", "1"]
 Count = Annotated[str, StringConstraints(pattern=COUNT)]

@@ -1,0 +1,296 @@
+"""The direction of imports, and a few habits that only a machine keeps: read from the source, nothing is run.
+
+A module may import what stands in its own layer or in a lower one. A new module is put into LAYERS by hand, once.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+DEPLOY = Path(__file__).parent.parent / "deploy"
+
+# From the bottom to the top; a package stands for all its modules.
+LAYERS = [
+    "__init__ errors registry",
+    "words events findings gates schema scalars documents patterns validation host options",
+    "nccl consistency profile project extends editor inventory sources settings",
+    "checkpoint engines environments transport",
+    "plan lease",
+    "remote facts acceptance",
+    "state foreign",
+    "owned releases asking compare",
+    "hooks drafts checks",
+    "steps",
+    "recipe runner record render",
+    "session wish",
+    "deploying planning checking",
+    "running telling",
+    "commands",
+    "cli __main__",
+]
+
+# What may look upward for a type alone, and why.
+UPWARD_TYPES = {
+    ("remote", "state"): "a remote carries its place, which is made from what the state says of a host",
+    ("options", "render"): "the names of the views",
+}
+
+# Third parties that stay behind one border.
+BORDERS = {
+    "fabric": ["transport"],
+    "paramiko": ["transport"],
+    "invoke": ["transport"],
+    "rich": ["render", "cli"],
+    "xllamacpp": ["host"],
+    "yaml": ["documents", "commands.profile"],
+    "tenacity": ["transport", "steps"],
+    "click": ["cli", "commands", "deploying", "checking", "running", "telling"],
+}
+
+# What a module of a group may import of deploy, where its layer would allow more.
+ONLY = {
+    "render": "render events errors registry",
+    "record": "events errors",
+    "facts": "facts host errors",
+    "engines": "engines registry errors profile words host",
+    "host": "",
+    "transport": "transport errors",
+}
+
+PURE = ["engines", "plan", "profile", "consistency", "nccl", "gates", "words", "acceptance", "findings"]
+DOERS = {
+    "asyncio", "glob", "http", "importlib", "io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile",
+    "threading", "time", "urllib",
+}  # fmt: skip
+
+LARGEST = 260  # lines
+MAKERS = {
+    "list", "dict", "set", "bytearray", "defaultdict", "deque", "Counter", "OrderedDict", "Lock", "RLock", "Event",
+    "Queue", "SimpleQueue", "local", "ContextVar", "Console", "cache", "lru_cache",
+}  # fmt: skip
+CHANGERS = {
+    "append", "add", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update", "sort",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Module:
+    """One file of the package: `name` is its path with dots, without `deploy`."""
+
+    name: str
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @property
+    def top(self) -> str:
+        return self.name.partition(".")[0]
+
+    def within(self, names: list[str]) -> bool:
+        return any(self.name == name or self.name.startswith(f"{name}.") for name in names)
+
+
+def modules() -> list[Module]:
+    found = []
+    for file in sorted(DEPLOY.rglob("*.py")):
+        path = file.relative_to(DEPLOY)
+        if "shim" in path.parts or "builtin" in path.parts:  # of other environments, and of the examples
+            continue
+        name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+        found.append(Module(name, file.read_text(encoding="utf-8")))
+    return found
+
+
+def imports(module: Module) -> Iterator[tuple[str, bool]]:
+    """(what is imported, with dots; whether for types alone)."""
+    for_types = {
+        id(inner)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, id(node) in for_types) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module.name}: imports are written out"
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", id(node) in for_types
+
+
+def own(module: Module) -> Iterator[tuple[str, bool]]:
+    """The top-level parts of deploy that a module imports."""
+    for name, for_types in imports(module):
+        package, _, rest = name.partition(".")
+        if package == "deploy":
+            part = rest.partition(".")[0]
+            yield (part if part in RANK else "__init__"), for_types
+
+
+MODULES = modules()
+RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer.split()}
+
+
+def upward(module: Module) -> Iterator[str]:
+    for part, for_types in own(module):
+        if RANK[part] > RANK[module.top] and not (for_types and (module.top, part) in UPWARD_TYPES):
+            yield f"{module.name} imports {part}, which stands above it"
+
+
+def too_far(module: Module) -> Iterator[str]:
+    if module.top in ONLY:
+        allowed = {*ONLY[module.top].split(), "__init__"} - ({"__init__"} if module.top == "host" else set())
+        yield from (f"{module.name} imports {part}" for part, _ in own(module) if part not in allowed)
+
+
+def beyond_a_border(module: Module) -> Iterator[str]:
+    for name, _ in imports(module):
+        package = name.partition(".")[0]
+        if package in BORDERS and not module.within(BORDERS[package]):
+            yield f"{module.name} imports {package}, which belongs to {', '.join(BORDERS[package])}"
+
+
+def acting(module: Module) -> Iterator[str]:
+    if not module.within(PURE):
+        return
+    for name, _ in imports(module):
+        if name.partition(".")[0] in DOERS:
+            yield f"{module.name} is pure, and imports {name}"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"open", "print", "input", "exec", "eval"}:
+            yield f"{module.name}:{node.lineno} is pure, and calls {ast.unparse(node.func)}"
+
+
+def not_of_the_standard_library(module: Module) -> Iterator[str]:
+    if module.top != "host":
+        return
+    for name, for_types in imports(module):
+        package = name.partition(".")[0]
+        if package not in {*sys.stdlib_module_names, "xllamacpp"} and not for_types:
+            yield f"{module.name} runs on hosts, and imports {name}"
+
+
+def commands_elsewhere(module: Module) -> Iterator[str]:
+    if module.top not in ("cli", "commands"):
+        yield from (f"{module.name} imports a command" for part, _ in own(module) if part == "commands")
+
+
+def step_conducts(module: Module) -> Iterator[str]:
+    if module.top == "steps":
+        conductors = {"runner", "recipe", "session", "commands", "render", "record", "deploying"}
+        yield from (f"{module.name} imports {part}" for part, _ in own(module) if part in conductors)
+
+
+def swallowing(module: Module) -> Iterator[str]:
+    lines = module.text.splitlines()
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        broad = node.type is None or ast.unparse(node.type) in {"Exception", "BaseException"}
+        raises = isinstance(node.body[-1], ast.Raise)
+        if broad and not raises and "#" not in lines[node.lineno - 1]:
+            yield f"{module.name}:{node.lineno}: says not why it catches everything"
+
+
+def remembering(module: Module) -> Iterator[str]:
+    """State that outlives a call: a global statement, a cache, a container at the top that somebody fills."""
+    named = {
+        target.id
+        for node in module.tree.body
+        for target in (node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)])
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Global):
+            yield f"{module.name}:{node.lineno}: global {', '.join(node.names)}"
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del) and _is(node.value, named):
+            yield f"{module.name}:{node.lineno}: changes {ast.unparse(node.value)}"
+        method = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+        if method and method.attr in CHANGERS and _is(method.value, named):
+            yield f"{module.name}:{method.lineno}: changes {ast.unparse(method.value)}"
+    for statement in module.tree.body:
+        value = getattr(statement, "value", None)
+        if isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in MAKERS:
+            yield f"{module.name}:{statement.lineno}: {ast.unparse(value)} at the top"
+        for decorator in getattr(statement, "decorator_list", []):
+            if ast.unparse(decorator).partition("(")[0].rpartition(".")[2] in MAKERS:
+                yield f"{module.name}:{statement.lineno}: {ast.unparse(decorator)} remembers for the whole process"
+
+
+def _is(node: ast.expr, named: set[str]) -> bool:
+    return isinstance(node, ast.Name) and node.id in named and node.id.isupper()
+
+
+def too_long(module: Module) -> Iterator[str]:
+    lines = len(module.text.splitlines())
+    if lines > LARGEST:
+        yield f"{module.name} has {lines} lines"
+
+
+# Each rule with a file that breaks it: (rule, the module's name, its text).
+RULES = [
+    (upward, "steps.bad", "from deploy.session import Session"),
+    (upward, "checkpoint.bad", "from deploy import checks"),
+    (upward, "profile", "if TYPE_CHECKING:\n    from deploy.plan import Plan"),
+    (too_far, "render.bad", "from deploy.plan import Plan"),
+    (too_far, "facts.bad", "from deploy.remote import Remote"),
+    (too_far, "host.bad", "from deploy import host"),
+    (beyond_a_border, "steps.bad", "import paramiko"),
+    (beyond_a_border, "session", "def f():\n    from rich.table import Table"),
+    (beyond_a_border, "remote", "import invoke.exceptions"),
+    (acting, "engines.bad", "import subprocess"),
+    (acting, "plan", "from os import environ"),
+    (acting, "profile", "def f():\n    return open('x')"),
+    (not_of_the_standard_library, "host.bad", "import yaml"),
+    (commands_elsewhere, "wish", "from deploy.commands._options import shared"),
+    (step_conducts, "steps.bad", "from deploy.runner import run"),
+    (swallowing, "state", "try:\n    f()\nexcept Exception:\n    pass"),
+    (swallowing, "state", "try:\n    f()\nexcept:\n    pass"),
+    (remembering, "state", "def f():\n    global x\n    x = 1"),
+    (remembering, "state", "SEEN = {}\ndef f():\n    SEEN['x'] = 1"),
+    (remembering, "state", "SEEN = []\ndef f():\n    SEEN.append(1)"),
+    (remembering, "state", "LOCK = threading.Lock()"),
+    (remembering, "state", "@functools.cache\ndef f(): ..."),
+    (too_long, "state", "x = 1\n" * 261),
+]
+
+
+@pytest.mark.parametrize("rule", dict.fromkeys(rule for rule, _, _ in RULES), ids=lambda rule: rule.__name__)
+def test_the_rule_holds_everywhere(rule):
+    assert [line for module in MODULES for line in rule(module)] == []
+
+
+@pytest.mark.parametrize(("rule", "name", "text"), RULES)
+def test_the_rule_sees_who_breaks_it(rule, name, text):
+    assert list(rule(Module(name, text)))
+
+
+def test_every_module_has_its_layer():
+    assert sorted({module.top for module in MODULES} - RANK.keys()) == []
+    assert sorted(RANK.keys() - {module.top or "__init__" for module in MODULES}) == []
+
+
+def test_no_module_is_in_a_circle():
+    """At import time; what a function imports when it runs is counted too, since it is a dependency all the same."""
+    parts: dict[str, set[str]] = {}
+    for module in MODULES:
+        below = {part for part, for_types in own(module) if not for_types} - {module.top, "__init__"}
+        parts.setdefault(module.top, set()).update(below)
+    while leaves := [name for name, below in parts.items() if not below & parts.keys()]:
+        for name in leaves:
+            del parts[name]
+    assert parts == {}
+
+
+def test_the_exceptions_are_still_needed():
+    used = {(module.top, part) for module in MODULES for part, for_types in own(module) if for_types}
+    assert sorted(UPWARD_TYPES.keys() - used) == []

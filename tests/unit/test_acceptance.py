@@ -1,0 +1,49 @@
+"""Accept length, by one definition."""
+
+from __future__ import annotations
+
+import pytest
+
+from deploy import acceptance
+from deploy.engines import Counters
+
+LENGTHS = [
+    ("all of three", [Counters(40, 10, 30, 30)], 4.0),
+    ("nothing", [Counters(40, 40, 111, 0)], 1.0),
+    ("half", [Counters(60, 40, 120, 20)], 1.5),
+    (
+        "a long answer weighs more than a short one",
+        [Counters(400, 100, 300, 300), Counters(10, 10, 30, 0)],
+        1 + 300 / 110,
+    ),
+    ("drafted tokens that nobody tells", [Counters(40, 10, None, 30)], 4.0),
+    ("one answer without a step", [Counters(1, 0, 0, 0), Counters(40, 10, 30, 30)], 4.0),
+]
+
+
+@pytest.mark.parametrize(("requests", "length"), [case[1:] for case in LENGTHS], ids=[case[0] for case in LENGTHS])
+def test_it_is_one_and_the_drafts_accepted_for_each_verify_step(requests, length):
+    found = acceptance.over(requests)
+    assert found
+    assert found.length == pytest.approx(length)
+    assert found.generated == sum(request.generated for request in requests)
+
+
+UNKNOWN = [
+    ("no requests", []),
+    ("no steps told", [Counters(40, None, None, None)]),
+    ("accepted not told", [Counters(40, 10, 30, None)]),
+    ("one of two does not tell", [Counters(40, 10, 30, 30), Counters(5, None, None, None)]),
+    ("not one step", [Counters(1, 0, 0, 0)]),
+]
+
+
+@pytest.mark.parametrize("requests", [case[1] for case in UNKNOWN], ids=[case[0] for case in UNKNOWN])
+def test_what_was_not_told_is_not_measured_as_one(requests):
+    assert acceptance.over(requests) is None
+
+
+def test_chance_lies_below_what_counts_as_dead_and_the_default_gate_above():
+    from deploy.profile import DEFAULT_GATES
+
+    assert 1.0 < acceptance.DEAD < float(DEFAULT_GATES["accept_length"].split()[1])

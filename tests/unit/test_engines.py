@@ -1,0 +1,354 @@
+"""Engines put a profile into a server's words, and read its counters; the answers of llama.cpp are recorded ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy import engines, registry
+from deploy.engines import Command, Counters, Request, _chat, _flags
+from deploy.errors import ConfigError
+from deploy.profile import Profile
+from deploy.words import HomePath, RunPath
+
+ANSWERS = Path(__file__).parents[1] / "fixtures" / "answers"
+DRAFT = RunPath("draft")
+EAGLE = {"draft": {"path": "d"}, "speculative": {"algorithm": "EAGLE3"}}
+
+
+def profile(engine: str | dict[str, Any], **fields: Any) -> Profile:
+    spec = engine if isinstance(engine, dict) else {"name": engine}
+    return Profile.model_validate({"name": "p", "engine": spec, "hosts": "all", "model": {"path": "/m"}, **fields})
+
+
+def command(wish: Profile, draft: RunPath | None = None, rank: int = 0) -> Command:
+    return engines.load(wish.engine.name).command(Request(wish, wish.engine.python, draft, rank, "192.0.2.1"))
+
+
+def pairs(said: Command) -> dict[str, Any]:
+    """{flag: the word after it, or True}; a flag given twice is a failure."""
+    found: dict[str, Any] = {}
+    for at, word in enumerate(said.argv):
+        if isinstance(word, str) and word.startswith("--"):
+            assert word not in found, f"{word} stands there twice"
+            after = said.argv[at + 1] if at + 1 < len(said.argv) else "--"
+            found[word] = True if isinstance(after, str) and after.startswith("--") else after
+    return found
+
+
+# ---- flags -------------------------------------------------------------------------------------------------------
+
+VALUES: list[tuple[Any, tuple[Any, ...]]] = [
+    (True, ("--flag",)),
+    (False, ()),
+    (None, ()),
+    (0, ("--flag", "0")),
+    (1, ("--flag", "1")),
+    (0.88, ("--flag", "0.88")),
+    ("", ("--flag", "")),
+    ("a b", ("--flag", "a b")),
+    ("-1", ("--flag", "-1")),
+    ([], ()),
+    (["a", 2, True], ("--flag", "a", "2", "true")),
+    (DRAFT, ("--flag", DRAFT)),
+    (HomePath("m"), ("--flag", HomePath("m"))),
+]
+
+
+@pytest.mark.parametrize(("value", "words"), VALUES)
+def test_a_value_becomes_words(value, words):
+    assert _flags.words({}, {"flag": value}) == words
+
+
+LAYERS: list[tuple[list[dict[str, Any]], tuple[str, ...]]] = [
+    ([{"a": 1}, {"a": 2}], ("--a", "2")),
+    ([{"a": 1}, {"a": False}], ()),
+    ([{"a": 1}, {"a": None}], ()),
+    ([{"a-b": 1}, {"a_b": 2}], ("--a-b", "2")),
+    ([{"a": 1}, {"--a": 2}], ("--a", "2")),
+    ([{"a": 1, "b": 2}, {"short": 3}], ("--a", "3", "--b", "2")),
+    ([{}, {"short": True, "c": 1}], ("--a", "--c", "1")),
+]
+
+
+@pytest.mark.parametrize(("layers", "words"), LAYERS)
+def test_the_last_word_on_a_flag_counts_however_it_is_spelled(layers, words):
+    assert _flags.words(_flags.spelled({"a": "short other"}), *layers) == words
+
+
+# the flags that the engine sets, as SGLang 0.5.23's own parser spells them, and the prefixes that argparse takes
+SGLANG = [
+    ("tp", "--tp-size"),
+    ("tensor-parallel-size", "--tp-size"),
+    ("tp_size", "--tp-size"),
+    ("dp", "--dp-size"),
+    ("data-parallel-size", "--dp-size"),
+    ("ep", "--ep-size"),
+    ("expert-parallel-size", "--ep-size"),
+    ("pp", "--pp-size"),
+    ("pipeline-parallel-size", "--pp-size"),
+    ("model", "--model-path"),
+    ("nccl-init-addr", "--dist-init-addr"),
+    ("speculative-draft-model", "--speculative-draft-model-path"),
+    ("port", "--port"),
+    ("host", "--host"),
+    ("speculative-num-steps", "--speculative-num-steps"),
+]
+LLAMA = [
+    ("gpu-layers", "--n-gpu-layers"),
+    ("ngl", "--n-gpu-layers"),
+    ("m", "--model"),
+    ("md", "--model-draft"),
+    ("spec-draft-model", "--model-draft"),
+    ("draft", "--draft-max"),
+    ("draft-n", "--draft-max"),
+    ("a", "--alias"),
+    ("host", "--host"),
+]
+
+
+@pytest.mark.parametrize(("given", "flag"), SGLANG)
+def test_what_the_profile_says_wins_over_what_sglang_is_given_by_us(given, flag):
+    wish = profile("sglang", parallel={"tp": 4, "dp": 2, "ep": 2, "pp": 2}, nodes=2, **EAGLE)
+    ours = pairs(command(wish, DRAFT))
+    theirs = pairs(command(wish.model_copy(update={"args": {given: "x"}}), DRAFT))
+    assert flag in ours
+    assert theirs == {**ours, flag: "x"}
+
+
+@pytest.mark.parametrize(("given", "flag"), LLAMA)
+def test_what_the_profile_says_wins_over_what_llamacpp_is_given_by_us(given, flag):
+    wish = profile("llamacpp", gpus=1, **EAGLE)
+    ours = pairs(command(wish, DRAFT))
+    theirs = pairs(command(wish.model_copy(update={"args": {given: "x"}}), DRAFT))
+    assert flag in ours
+    assert theirs == {**ours, flag: "x"}
+
+
+def test_a_flag_of_ours_can_be_taken_away():
+    assert "--metrics" not in pairs(command(profile("llamacpp", args={"metrics": False})))
+
+
+def test_an_alias_is_only_one_of_flags_that_are_set_by_us():
+    assert pairs(command(profile("sglang", args={"tpx": 1})))["--tpx"] == "1"
+
+
+# ---- engines -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", registry.names("deploy.engines"))
+def test_an_engine_has_all_that_the_protocol_names(name):
+    engine = engines.load(name)
+    for part in [*engines.Engine.__annotations__, *(n for n in vars(engines.Engine) if n[0] != "_")]:
+        assert hasattr(engine, part), part
+
+
+def test_an_unknown_engine_is_told_with_the_nearest():
+    with pytest.raises(ConfigError) as caught:
+        engines.load("sglangg")
+    assert caught.value.remedy == "did you mean 'sglang'?"
+
+
+def test_one_gpu_needs_no_parallel_flags_and_no_draft_no_speculative_ones():
+    said = pairs(command(profile("sglang")))
+    assert not [flag for flag in said if "size" in flag or "speculative" in flag or "node" in flag]
+
+
+@pytest.mark.parametrize(("algorithm", "spec"), [("EAGLE3", "draft-eagle3"), ("STANDALONE", "draft-simple")])
+def test_llamacpp_has_its_own_names_for_algorithms(algorithm, spec):
+    wish = profile("llamacpp", draft={"path": "d"}, speculative={"algorithm": algorithm})
+    assert pairs(command(wish, DRAFT))["--spec-type"] == spec
+
+
+def test_an_algorithm_that_llamacpp_does_not_have_is_refused():
+    with pytest.raises(ConfigError) as caught:
+        command(profile("llamacpp", draft={"path": "d"}, speculative={"algorithm": "NGRAM"}), DRAFT)
+    assert "EAGLE3" in caught.value.remedy
+
+
+def test_a_binary_is_started_as_it_is_and_without_one_our_launcher_goes_along():
+    assert command(profile({"name": "llamacpp", "binary": "~/bin/llama-server"})).argv[0] == HomePath(
+        "bin/llama-server"
+    )
+    ours = command(profile("llamacpp"))
+    assert ours.argv[:2] == ("python3", RunPath("llama_server.py"))
+    assert "xllamacpp" in ours.files["llama_server.py"]
+
+
+PLACES: list[tuple[str, Any]] = [
+    ("{port}", "30000"),
+    ("--port={port},{rank}", "--port=30000,1"),
+    ("{name}", "the {rank} name"),  # what is put in is not looked at again
+    ("{model}", "/m"),
+    ("{draft}", DRAFT),
+    ('{"json": "{unknown}"}', '{"json": "{unknown}"}'),
+]
+
+
+@pytest.mark.parametrize(("word", "becomes"), PLACES)
+def test_places_in_a_plain_command_are_filled(word, becomes):
+    wish = profile("command", args={"argv": ["serve", word]}, **EAGLE)
+    wish = wish.model_copy(update={"model": wish.model.model_copy(update={"name": "the {rank} name"})})
+    assert command(wish, DRAFT, rank=1).argv == ("serve", becomes)
+
+
+BAD = [
+    ({}, "needs its command line"),
+    ({"argv": "serve"}, "needs its command line"),
+    ({"argv": []}, "needs its command line"),
+    ({"argv": ["serve"], "tp": 8}, r"no flags of its own: args\.tp"),
+    ({"argv": ["serve", "{draft}"]}, r"names \{draft\}, but the profile has none"),
+    ({"argv": ["serve", "--draft={draft}"]}, "a word of its own"),
+]
+
+
+@pytest.mark.parametrize(("args", "what"), BAD)
+def test_a_plain_command_that_cannot_be_one_is_refused(args, what):
+    with pytest.raises(ConfigError, match=what):
+        command(profile("command", args=args))
+
+
+# ---- secrets -----------------------------------------------------------------------------------------------------
+
+VALUE = "two words\n\"quoted\" 'x' \\ $HOME é #"
+
+
+def test_a_secret_flag_reaches_sglang_by_its_config_file():
+    import yaml
+
+    sglang = engines.load("sglang")
+    assert sglang.secret_argv({"api-key": "KEY"}) == ("--config", RunPath("secrets.yaml"))
+    name, content = sglang.secret_file({"api-key": VALUE, "admin-api-key": "x"})
+    assert (name, yaml.safe_load(content)) == ("secrets.yaml", {"api-key": VALUE, "admin-api-key": "x"})
+    assert sglang.secret_argv({}) == ()
+
+
+def test_a_secret_flag_reaches_llamacpp_by_its_key_file_and_no_other_is_taken():
+    llamacpp = engines.load("llamacpp")
+    assert llamacpp.secret_argv({"api-key": "KEY"}) == ("--api-key-file", RunPath("secrets"))
+    assert llamacpp.secret_file({"api-key": "x"}) == ("secrets", "x\n")
+    with pytest.raises(ConfigError, match="only `api-key`"):
+        llamacpp.secret_argv({"ssl-key": "KEY"})
+
+
+def test_a_plain_command_takes_secrets_only_as_environment():
+    assert engines.load("command").secret_argv({}) == ()
+    with pytest.raises(ConfigError, match="only as environment"):
+        engines.load("command").secret_argv({"api-key": "KEY"})
+
+
+# ---- what is asked, and what comes back --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", registry.names("deploy.engines"))
+def test_every_question_is_at_temperature_zero(name):
+    engine = engines.load(name)
+    chat, measured = engine.chat("m", "hello", 7), engine.measured("m", "hello", 7)
+    assert chat.body["messages"] == [{"role": "user", "content": "hello"}]
+    assert (chat.path, chat.body["model"], chat.body["max_tokens"], chat.body["temperature"]) == (
+        "/v1/chat/completions", "m", 7, 0,
+    )  # fmt: skip
+    assert measured.body.get("temperature", measured.body.get("sampling_params", {}).get("temperature")) == 0
+
+
+REPLIES: list[tuple[dict[str, Any], str]] = [
+    ({"choices": [{"message": {"content": "4"}}]}, "4"),
+    ({"choices": [{"message": {"content": None, "reasoning_content": "so 4"}}]}, "so 4"),
+    ({"choices": [{"message": {"content": "4", "reasoning_content": "hm"}}]}, "hm\n4"),
+    ({"choices": [{"message": None}]}, ""),
+    ({"choices": []}, ""),
+    ({}, ""),
+]
+
+
+@pytest.mark.parametrize(("answer", "text"), REPLIES)
+def test_what_was_said_is_found(answer, text):
+    assert _chat.text(answer) == text
+
+
+def recorded(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ANSWERS / f"{name}.json").read_text())
+    return found
+
+
+LLAMA_ANSWERS = [
+    ("llamacpp-good", Counters(40, 11, 29, 29), Counters(40, 10, 29, 29)),
+    ("llamacpp-dead", Counters(40, 40, 111, 0), Counters(40, 38, 111, 0)),
+    ("llamacpp-plain", Counters(40, None, None, None), Counters(40, 0, 0, 0)),
+]
+
+
+@pytest.mark.parametrize(("name", "counters", "totals"), LLAMA_ANSWERS)
+def test_llamacpps_counters_are_read_from_its_answer_and_its_metrics(name, counters, totals):
+    llamacpp = engines.load("llamacpp")
+    assert llamacpp.counters(recorded(name)) == counters
+    assert llamacpp.totals((ANSWERS / f"{name}.metrics").read_text()) == totals
+    assert _chat.text(recorded(name))
+
+
+OLD = {"spec_verify_ct": 20, "spec_accept_token_num": 41, "spec_draft_token_num": 60}  # 0.5.8 to 0.5.11
+NEW = {"spec_verify_ct": 20, "spec_num_correct_drafts": 41, "spec_num_proposed_drafts": 60}  # since 0.5.12
+SGLANG_META = [
+    ({**OLD, "completion_tokens": 61}, Counters(61, 20, 60, 41)),
+    ({**NEW, "completion_tokens": 61}, Counters(61, 20, 60, 41)),
+    ({**NEW, "spec_num_correct_drafts": 0, "completion_tokens": 20}, Counters(20, 20, 60, 0)),
+    ({"completion_tokens": 5}, Counters(5, None, None, None)),  # nothing was verified
+    ({"spec_verify_ct": 3, "completion_tokens": 5}, Counters(5, 3, None, None)),
+]
+
+
+@pytest.mark.parametrize(("meta", "counters"), SGLANG_META)
+def test_sglangs_counters_are_read_under_both_generations_of_names(meta, counters):
+    assert engines.load("sglang").counters({"text": "x", "meta_info": meta}) == counters
+
+
+NOTHING: list[tuple[str, dict[str, Any]]] = [
+    ("sglang", {}),
+    ("sglang", {"meta_info": {}}),
+    ("sglang", {"usage": {"completion_tokens": 3}}),
+    ("llamacpp", {}),
+    ("llamacpp", {"timings": {"prompt_n": 3}}),
+    ("command", {}),
+    ("command", {"usage": None}),
+]
+
+
+@pytest.mark.parametrize(("name", "answer"), NOTHING)
+def test_an_answer_without_counters_has_none(name, answer):
+    assert engines.load(name).counters(answer) is None
+
+
+def test_a_plain_command_counts_tokens_alone():
+    assert engines.load("command").counters({"usage": {"completion_tokens": 3}}) == Counters(3, None, None, None)
+
+
+METRICS = ["", "# HELP llamacpp:x y\n", "llamacpp:tokens_predicted_total 3\n", "not metrics at all"]
+
+
+@pytest.mark.parametrize("metrics", METRICS)
+@pytest.mark.parametrize("name", registry.names("deploy.engines"))
+def test_metrics_that_tell_nothing_of_drafts_are_none(name, metrics):
+    assert engines.load(name).totals(metrics) is None
+
+
+def test_large_counters_are_read_as_prometheus_writes_them():
+    text = "llamacpp:tokens_predicted_total 1.5e+06\nllamacpp:spec_decode_num_accepted_tokens_total 1e+06\n"
+    assert engines.load("llamacpp").totals(text) == Counters(1_500_000, None, None, 1_000_000)
+
+
+READY = [
+    ("sglang", "[2026-11-29 10:00:00] The server is fired up and ready to roll!", True),
+    ("sglang", "Uvicorn running on http://127.0.0.1:30000", False),
+    ("llamacpp", "main: server is listening on http://127.0.0.1:30080", True),
+    ("llamacpp", "load_model: loading model '/m.gguf'", False),
+]
+
+
+@pytest.mark.parametrize(("name", "line", "is_ready"), READY)
+def test_the_ready_line_is_known(name, line, is_ready):
+    pattern = engines.load(name).READY
+    assert pattern
+    assert bool(pattern.search(line)) is is_ready
