@@ -28,6 +28,16 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, _line(name)) for name in self.list_commands(ctx)])
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The same, but that a command that does not exist is told with the nearest one."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            from deploy.registry import nearest
+
+            raise click.UsageError(f"there is no command {args[0]!r}; {nearest(args[0], self.list_commands(ctx))}", ctx)
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = cmd_name.replace("-", "_")
         if name not in self.list_commands(ctx):
@@ -61,7 +71,7 @@ def deploy() -> None:
 def main() -> None:
     """Run the command line, and leave with its exit code."""
     try:
-        code = deploy.main(standalone_mode=False)
+        code = deploy.main(standalone_mode=False, color=_colour())
     except click.exceptions.Abort:
         code = Interrupted.exit_code
     except click.ClickException as error:
@@ -75,11 +85,16 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _colour() -> bool | None:
+    """None: where there is a terminal. Click does not know NO_COLOR."""
+    return False if os.environ.get("NO_COLOR") else None
+
+
 def tell(error: DeployError) -> None:
     """One error, for people: what, evidence, remedy."""
     from deploy.render import clean  # a host's words must not steer the terminal
 
-    click.secho(f"error: {clean(error.what)}", err=True, fg="red")
+    click.secho(f"error: {clean(error.what)}", err=True, fg="red", color=_colour())
     for line in error.evidence.splitlines():
         click.echo(f"  {clean(line)}", err=True)
     if error.remedy:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal
@@ -23,7 +23,7 @@ class Decision:
     why: str
 
 
-def decide(nodes: list[tuple[Node, Machine, Mapping[str, Any]]]) -> Decision:
+def decide(nodes: Sequence[tuple[Node, Machine, Mapping[str, Any]]]) -> Decision:
     """For one replica: (node, its machine, the identity of its model as it is on disk now). One host that differs
     replaces the whole.
     """

@@ -143,8 +143,13 @@ class _Aside:
         self._beside.transport.close()
 
 
+def _jumps(host: Host) -> dict[str, Host]:
+    """The hosts on the way, by the names under which they are the jump of the next one."""
+    return {host.jump: host.via, **_jumps(host.via)} if host.jump and host.via else {}
+
+
 def reach(host: Host, emit: Emit, abort: threading.Event) -> Remote:
     """Connect to a host. Unreachable when that fails."""
-    remote = Remote(host, transport.connect(host), emit, abort)
+    remote = Remote(host, transport.connect(host, _jumps(host)), emit, abort)
     remote.emit("host_connected")
     return remote

@@ -7,7 +7,6 @@ import queue
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -44,7 +43,12 @@ class Session:
 
     def ask(self, hosts: Iterable[Host], *, locked: bool = False) -> dict[str, DeployError]:
         """Reach hosts, and say which failed; the others are in hand."""
-        return _on_all(list(hosts), lambda host: self._take(host, locked=locked))
+        wanted = list(hosts)
+        failed = _on_all(wanted, lambda host: self._take(host, locked=locked))
+        place = {host.name: number for number, host in enumerate(wanted)}  # not by who answered first
+        self.remotes = dict(sorted(self.remotes.items(), key=lambda item: place.get(item[0], -1)))
+        self.machines = dict(sorted(self.machines.items(), key=lambda item: place.get(item[0], -1)))
+        return failed
 
     def lock(self) -> None:
         """Take the locks of the hosts in hand, and read again what they have."""
@@ -164,15 +168,24 @@ def _line(failures: list[Failure], summary: Mapping[str, Any]) -> str:
 def _on_all(hosts: list[Host], act: Callable[[Host], None]) -> dict[str, DeployError]:
     """Act on all hosts side by side; the errors of those that failed, in the hosts' order."""
     failed: dict[str, DeployError] = {}
+    crashed: list[BaseException] = []
 
     def attempt(host: Host) -> None:
         try:
             act(host)
         except DeployError as error:
             failed[host.name] = error
+        except BaseException as error:  # noqa: BLE001 - raised below, where a traceback is seen
+            crashed.append(error)
 
-    with ThreadPoolExecutor(max(1, len(hosts)), thread_name_prefix="host") as pool:
-        list(pool.map(attempt, hosts))
+    # No pool: it would wait for its threads, and Ctrl-C for the slowest host's timeout.
+    threads = [threading.Thread(target=attempt, args=(host,), name=f"host {host.name}", daemon=True) for host in hosts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if crashed:
+        raise crashed[0]
     return {host.name: failed[host.name] for host in hosts if host.name in failed}
 
 

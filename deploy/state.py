@@ -44,7 +44,7 @@ class Run:
             return f"stopped {self.stopped}"
         if not self.pid:
             return "never launched"
-        return f"died with exit code {self.exit}" if self.exit else "was killed, or the host was restarted"
+        return f"died with exit code {self.exit}" if self.exit else "ended by a kill, or by a restart of the host"
 
 
 @dataclass(frozen=True)

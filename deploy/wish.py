@@ -16,7 +16,7 @@ from deploy.profile import Profile
 from deploy.project import Project
 from deploy.settings import Settings
 
-CKPT = ("draft.path", "model.path")
+PATHS = {"draft": "draft.path", "draft.path": "draft.path", "model": "model.path", "model.path": "model.path"}
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,10 @@ def _source(profile: Profile) -> str:
 
 def _settled(word: str, profile: Profile) -> str:
     """A word that will mean the same in another folder."""
-    key, equals, _ = word.partition("=")
-    if not equals or key not in CKPT:
-        return word
-    return f"{key}={_source(profile) if key == 'draft.path' else profile.model.path}"
+    key = PATHS.get(word.partition("=")[0])
+    if key == "draft.path" and profile.draft:
+        return f"{key}={profile.draft.path}"
+    return f"{key}={profile.model.path}" if key == "model.path" else word
 
 
 def _look_at_draft(wish: Wish) -> None:

@@ -82,8 +82,8 @@ class Engine(Protocol):
     def chat(self, model: str, prompt: str, max_tokens: int) -> Question:
         """A chat request at temperature 0."""
 
-    def measured(self, model: str, prompt: str, max_tokens: int) -> Question:
-        """A request whose answer carries counters."""
+    def measured(self, model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
+        """Requests whose answers carry counters, the best first; an older server may know only a later one."""
 
     def counters(self, answer: Mapping[str, Any]) -> Counters | None:
         """The counters of an answer to `measured`; None where it has none."""

@@ -84,9 +84,9 @@ def chat(model: str, prompt: str, max_tokens: int) -> Question:
     return _chat.question(model, prompt, max_tokens)
 
 
-def measured(model: str, prompt: str, max_tokens: int) -> Question:
+def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
     """The same; the standard API tells nothing of drafts."""
-    return _chat.question(model, prompt, max_tokens)
+    return (_chat.question(model, prompt, max_tokens),)
 
 
 def counters(answer: Mapping[str, Any]) -> Counters | None:

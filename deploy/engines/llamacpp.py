@@ -86,10 +86,10 @@ def chat(model: str, prompt: str, max_tokens: int) -> Question:
     return _chat.question(model, prompt, max_tokens)
 
 
-def measured(model: str, prompt: str, max_tokens: int) -> Question:
+def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
     """A chat request; every answer carries `timings`. No prompt cache, so that each run does the same work."""
     question = _chat.question(model, prompt, max_tokens)
-    return Question(question.path, {**question.body, "cache_prompt": False})
+    return (Question(question.path, {**question.body, "cache_prompt": False}),)
 
 
 def counters(answer: Mapping[str, Any]) -> Counters | None:

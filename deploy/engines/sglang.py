@@ -94,15 +94,20 @@ def chat(model: str, prompt: str, max_tokens: int) -> Question:
     return _chat.question(model, prompt, max_tokens)
 
 
-def measured(model: str, prompt: str, max_tokens: int) -> Question:  # noqa: ARG001 - /generate knows no model name
-    """The native route: its answer carries `meta_info` in every version."""
+def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
+    """A chat, whose answer carries `meta_info` from 0.5.20 on; the native route, which has no chat template, before."""
+    asked = _chat.question(model, prompt, max_tokens)
     parameters = {"max_new_tokens": max_tokens, "temperature": 0}
-    return Question("/generate", {"text": prompt, "sampling_params": parameters})
+    return (
+        Question(asked.path, {**asked.body, "return_meta_info": True}),
+        Question("/generate", {"text": prompt, "sampling_params": parameters}),
+    )
 
 
 def counters(answer: Mapping[str, Any]) -> Counters | None:
     """From `meta_info`; the spec_* keys are absent where nothing was verified, and were renamed at 0.5.12."""
-    meta = answer.get("meta_info") or {}
+    choices = answer.get("choices") or [{}]
+    meta = answer.get("meta_info") or choices[0].get("meta_info") or {}
     if "completion_tokens" not in meta:
         return None
     accepted = meta.get("spec_num_correct_drafts", meta.get("spec_accept_token_num"))

@@ -13,11 +13,14 @@ from deploy.errors import SmokeFailed
 from deploy.plan import Node
 from deploy.remote import Remote
 
+WARM_UP = 8  # tokens: the first request pays for what is lazily set up
+
 
 @dataclass(frozen=True)
 class Answer:
     """One measured request: its counters and its seconds."""
 
+    path: str
     prompt: str
     counters: Counters
     seconds: float
@@ -29,7 +32,7 @@ def bench(node: Node, remote: Remote) -> str:
         return "no prompts: nothing measured"
     before = _totals(node, remote)
     answers = list(_answers(node, remote))
-    measured = _measured(node, answers)
+    measured = {**_measured(answers), "measured_on": _measured_on(node, answers, remote)}
     if cross := _cross_check(before, _totals(node, remote), measured):
         measured["cross_check"] = cross
     remote.write(f"{remote.place.folder}/bench.json", json.dumps(measured, indent=1))
@@ -38,21 +41,34 @@ def bench(node: Node, remote: Remote) -> str:
 
 
 def _answers(node: Node, remote: Remote) -> Iterator[Answer]:
-    """Each prompt once; the first is asked twice, since the first request pays for what is lazily set up."""
-    wish = node.profile.bench
-    asking.ask(node.engine.measured(node.served_name, wish.prompts[0], 8), node, remote, timeout=wish.timeout)
+    """Each prompt once, in the form that this server answers with counters."""
+    wish, form = node.profile.bench, _form(node, remote)
     for number, prompt in enumerate(wish.prompts, 1):
         remote.say(f"prompt {number} of {len(wish.prompts)}", done=number, total=len(wish.prompts))
-        question = node.engine.measured(node.served_name, prompt, wish.max_tokens)
+        question = node.engine.measured(node.served_name, prompt, wish.max_tokens)[form]
         started = time.monotonic()
         reply = asking.ask(question, node, remote, timeout=wish.timeout)
         counters = node.engine.counters(reply)
         if counters is None:
-            raise SmokeFailed(f"{remote.host.name}: an answer without token counts", evidence=json.dumps(reply)[:1500])
-        yield Answer(prompt, counters, time.monotonic() - started)
+            raise _uncounted(reply, remote)
+        yield Answer(question.path, prompt, counters, time.monotonic() - started)
 
 
-def _measured(node: Node, answers: list[Answer]) -> dict[str, Any]:
+def _form(node: Node, remote: Remote) -> int:
+    """Which form of the question is answered with counters; asking is the warm-up as well."""
+    wish = node.profile.bench
+    for number, question in enumerate(node.engine.measured(node.served_name, wish.prompts[0], WARM_UP)):
+        reply = asking.ask(question, node, remote, timeout=wish.timeout)
+        if node.engine.counters(reply):
+            return number
+    raise _uncounted(reply, remote)
+
+
+def _uncounted(reply: dict[str, Any], remote: Remote) -> SmokeFailed:
+    return SmokeFailed(f"{remote.host.name}: an answer without token counts", evidence=json.dumps(reply)[:1500])
+
+
+def _measured(answers: list[Answer]) -> dict[str, Any]:
     seconds = sum(answer.seconds for answer in answers)
     found: Acceptance | None = acceptance.over(answer.counters for answer in answers)
     return {
@@ -62,14 +78,25 @@ def _measured(node: Node, answers: list[Answer]) -> dict[str, Any]:
         "drafted": found.drafted if found else None,
         "tokens_per_second": round(sum(answer.counters.generated for answer in answers) / seconds, 1),
         "definition": acceptance.DEFINITION,
-        "measured_on": {
-            "draft": node.draft.digest if node.draft else None,
-            "digest": node.digest,
-            "max_tokens": node.profile.bench.max_tokens,
-            "concurrency": 1,
-            "prompts": [{"prompt": a.prompt, "seconds": round(a.seconds, 4), **asdict(a.counters)} for a in answers],
-        },
         "at": time.time(),
+    }
+
+
+def _measured_on(node: Node, answers: list[Answer], remote: Remote) -> dict[str, Any]:
+    """Without this a number is hearsay: which run, which draft, which model, which requests."""
+    return {
+        "host": remote.host.name,
+        "run": remote.place.run,
+        "digest": node.digest,
+        "draft": node.draft.digest if node.draft else None,
+        "model": node.profile.model.path,
+        "engine": node.profile.engine.name,
+        "concurrency": 1,
+        "temperature": 0,
+        "max_tokens": node.profile.bench.max_tokens,
+        "requests": [
+            {"path": a.path, "prompt": a.prompt, "seconds": round(a.seconds, 4), **asdict(a.counters)} for a in answers
+        ],
     }
 
 

@@ -39,7 +39,7 @@ def free(node: Node, remote: Remote) -> str:
 def _evict(others: list[Process], signal: str, remote: Remote) -> None:
     if others:
         pairs = [[process.pid, process.start_ticks] for process in others]
-        remote.change_python(host.source("signal"), signal, json.dumps(pairs))
+        remote.change_python(host.source("end"), signal, json.dumps(pairs))
 
 
 def _lines(holders: list[Holder]) -> str:

@@ -43,7 +43,8 @@ def _failure(remote: Remote, measured: dict[str, Any], failed: list[dict[str, An
         return Undecided(
             f"{remote.host.name}: {', '.join(unknown)} could not be measured",
             evidence=evidence,
-            remedy="bench.prompts must not be empty, and the server must tell; or drop the gate: gates={}",
+            remedy="absent is not zero: does the server run the draft at all (deploy logs)? is bench.prompts empty? "
+            "To go without the gate: gates={}",
         )
     length = measured.get("accept_length")
     if length is not None and length < acceptance.DEAD:

@@ -11,7 +11,7 @@ from typing import Any
 
 from deploy import __version__, words
 from deploy.compare import fingerprint
-from deploy.errors import ConfigError, LaunchFailed
+from deploy.errors import ConfigError
 from deploy.plan import Node
 from deploy.releases import LINK
 from deploy.remote import Remote
@@ -43,13 +43,7 @@ def launch(node: Node, remote: Remote) -> str:
     # Seen over the main connection: what lives now outlived the one it was started over.
     run = reread(remote, place)
     if not run.alive:
-        log = remote.sh('tail -c 4000 -- "$1/server.log"', place.folder)
-        known = node.engine.explain(log)
-        raise LaunchFailed(
-            f"{remote.host.name}: the server {run.ending} at once{f': {known.cause}' if known else ''}",
-            evidence=known.evidence if known else log,
-            remedy=known.remedy if known else f"start it by hand on the host: sh {place.folder}/launch.sh",
-        )
+        return f"it has {run.ending} already; the next step tells why"
     return f"pid {run.pid}, log {place.folder}/server.log"
 
 

@@ -36,7 +36,7 @@ def stop(node: Node, remote: Remote) -> str:
 
 def _signal(signal: str, targets: list[Process], remote: Remote) -> None:
     pairs = [[process.pid, process.start_ticks] for process in targets]
-    remote.change_python(host.source("signal"), signal, json.dumps(pairs))
+    remote.change_python(host.source("end"), signal, json.dumps(pairs))
 
 
 def _wait(deployment: Deployment | None, remote: Remote, patience: float) -> list[Process]:

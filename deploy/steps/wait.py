@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from typing import Literal
 
 from tenacity import (
     RetryError,
@@ -15,12 +16,14 @@ from tenacity import (
 )
 
 from deploy import host
+from deploy.engines._log import Explanation
 from deploy.errors import DeployError, Interrupted, LaunchFailed, NotReady
 from deploy.plan import Node
 from deploy.remote import PYTHON, Remote
 from deploy.state import Run, reread
 
 ATTEMPT = 30.0  # seconds for one readiness answer: a first generation may be slow, and slow is not dead
+FATAL = 5.0  # seconds of silence after which its last words are looked at
 LOG_KEPT = 256 * 1024
 
 
@@ -55,6 +58,7 @@ class _Watch:
         self._gone = False
         self._exit: int | None = None
         self._error: DeployError | None = None
+        self._fatal: Explanation | Literal[False] | None = None  # None: not looked yet since the log grew
         self._grown = time.monotonic()
         self._closed = False
         deadline = node.profile.ready.deadline + 60
@@ -81,10 +85,10 @@ class _Watch:
 
     def failure(self, waited: float) -> DeployError:
         """Which of the endings it was."""
-        name, log = self._remote.host.name, "".join(f"{line}\n" for line in self._log)
+        name, log = self._remote.host.name, self._text()
         if self._error:
             return self._error
-        if self._gone:
+        if self._gone or self._fatal:
             return self._died(log)
         if self._remote.abort.is_set():
             return Interrupted(f"{name}: stopped waiting after {waited:.0f} s; the server goes on loading")
@@ -99,6 +103,8 @@ class _Watch:
 
     def _died(self, log: str) -> LaunchFailed:
         how = "was killed" if self._exit is None else f"ended with exit code {self._exit}"
+        if not self._gone:
+            how = "is beyond help, though its process lives"
         known = self._node.engine.explain(log)
         if known:
             return LaunchFailed(
@@ -126,6 +132,16 @@ class _Watch:
             if not self._closed:
                 self.over.set()
 
+    def _silence(self, seconds: float) -> None:
+        """Too long, or after last words that are known to be a death: SGLang whose port is taken never exits."""
+        if seconds >= FATAL and self._fatal is None:
+            self._fatal = self._node.engine.explain(self._text()) or False
+        if self._fatal or seconds >= self._node.profile.ready.stall:
+            self.over.set()
+
+    def _text(self) -> str:
+        return "".join(f"{line}\n" for line in self._log)
+
     def _read(self) -> bytes:
         """Some output; the program says every second that it lives, so silence means that the host is lost."""
         data = self._process.read(timeout=60.0)
@@ -142,10 +158,11 @@ class _Watch:
         lines = told.get("log")
         if isinstance(lines, list):
             self._grown = time.monotonic()
+            self._fatal = None
             for line in lines:
                 self._line(str(line))
-        elif time.monotonic() - self._grown >= self._node.profile.ready.stall and not self._said_ready:
-            self.over.set()
+        elif not self._said_ready:
+            self._silence(time.monotonic() - self._grown)
         if self._remote.abort.is_set():
             self.over.set()
 

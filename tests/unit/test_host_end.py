@@ -15,7 +15,7 @@ import pytest
 
 from deploy import host
 
-PROGRAM = host.source("signal")
+PROGRAM = host.source("end")
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 

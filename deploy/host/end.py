@@ -1,4 +1,4 @@
-"""Signal processes that are still the ones we mean: signal.py NAME [[pid, start ticks], ...].
+"""Signal processes that are still the ones we mean: end.py SIGNAL [[pid, start ticks], ...].
 
 A pid may belong to another process by now; its start ticks tell. Prints the pids that were signalled;
 exit status 1 where some may not be, named on stderr.
