@@ -5,6 +5,7 @@ import time
 
 from deploy import foreign, host
 from deploy.errors import CheckFailed, NotReady
+from deploy.facts import gpus
 from deploy.facts.processes import Process
 from deploy.foreign import Holder
 from deploy.plan import Node
@@ -32,8 +33,9 @@ def free(node: Node, remote: Remote) -> str:
         _evict(others, "TERM" if waited < patience / 2 else "KILL", remote)
         remote.say(f"waiting: {holders[0]}")
         remote.pause(0.5)
-    gpus = f" and {node.gpus} GPUs" if node.gpus else ""
-    return f"port {node.port}{gpus} free, measured"
+    if node.gpus and gpus.read(remote).all is None:
+        return f"port {node.port} free, measured; the GPUs cannot be seen"
+    return f"port {node.port}{f' and {node.gpus} GPUs' if node.gpus else ''} free, measured"
 
 
 def _evict(others: list[Process], signal: str, remote: Remote) -> None:

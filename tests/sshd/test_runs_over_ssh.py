@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,16 @@ def outcomes(project: Project, step: str) -> list[str]:
 def alive(project: Project) -> Any:
     row = project.status()
     return row if row["state"] in ("loading", "serving") else None
+
+
+def launched(project: Project, client: subprocess.Popen[str]) -> Any:
+    """The row of a server that a running client has started."""
+
+    def look() -> Any:
+        assert client.poll() is None, client.communicate()[1]
+        return alive(project)
+
+    return until(look, 60, "a server that loads")
 
 
 def nothing_left(place: Place, row: Mapping[str, Any]) -> None:
@@ -124,7 +135,7 @@ def test_a_weights_file_is_taken_with_the_config_beside_it_and_nothing_else(proj
 def test_a_client_killed_while_the_server_loads_loses_nothing(project: Project) -> None:
     project.fake(fake={"phase_seconds": {"weights": 5}})
     with project.started("up", "profile=fake") as client:
-        loading = until(lambda: alive(project), 60, "a server that loads")
+        loading = launched(project, client)
         client.kill()
     done = project.run("up", "profile=fake", "--json")
     assert (done.code, done.json["verdict"]["mode"]) == (0, "verify"), done.err
@@ -133,18 +144,18 @@ def test_a_client_killed_while_the_server_loads_loses_nothing(project: Project) 
 
 def test_a_second_operator_is_told_who_holds_the_host(project: Project) -> None:
     project.fake(fake={"phase_seconds": {"weights": 60}})
-    with project.started("up", "profile=fake") as first:
-        until(lambda: alive(project), 60, "a server that loads")
+    with project.started("up", "profile=fake") as client:
+        launched(project, client)
         for words in (["up", "profile=fake"], ["restart"], ["down"]):
             done = project.run(*words)
-            assert (done.code, f"pid {first.pid}" in done.err, "up profile=fake" in done.err) == (4, True, True)
+            assert (done.code, f"pid {client.pid}" in done.err, "up profile=fake" in done.err) == (4, True, True)
     assert alive(project)
 
 
 def test_ctrl_c_after_the_launch_detaches_and_up_takes_it_up_again(project: Project) -> None:
     project.fake(fake={"phase_seconds": {"weights": 5}})
     with project.started("up", "profile=fake") as client:
-        loading = until(lambda: alive(project), 60, "a server that loads")
+        loading = launched(project, client)
         until(lambda: waits(project), 60, "the step wait")
         client.send_signal(signal.SIGINT)
         _, err = client.communicate(timeout=30)
@@ -186,11 +197,11 @@ def test_two_hosts_are_served_side_by_side(fleet: Fleet, tmp_path: Path) -> None
         project.fake(fake={"phase_seconds": {"weights": 3}})
         done = project.run("up", "profile=fake")
         assert (done.code, len(outcomes(project, "gate"))) == (0, 2), done.err
-        launched, ready = (
+        begun, ready = (
             {event["host"]: event["at"] for event in project.events() if (event["kind"], event.get("step")) == wanted}
             for wanted in (("step_started", "launch"), ("step_ended", "wait"))
         )
-        assert max(launched.values()) < min(ready.values()), "neither waits for the other"
+        assert max(begun.values()) < min(ready.values()), "neither waits for the other"
         rows = project.run("status", "--json").json
         assert [(row["host"], row["state"]) for row in rows] == [(place.name, "serving") for place in both]
         done = project.run("up", "profile=fake", "--hosts", both[1].name, "env.X=1")

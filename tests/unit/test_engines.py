@@ -246,12 +246,24 @@ def test_a_plain_command_takes_secrets_only_as_environment():
 @pytest.mark.parametrize("name", registry.names("deploy.engines"))
 def test_every_question_is_at_temperature_zero(name):
     engine = engines.load(name)
-    chat, measured = engine.chat("m", "hello", 7), engine.measured("m", "hello", 7)
+    chat = engine.chat("m", "hello", 7)
     assert chat.body["messages"] == [{"role": "user", "content": "hello"}]
     assert (chat.path, chat.body["model"], chat.body["max_tokens"], chat.body["temperature"]) == (
         "/v1/chat/completions", "m", 7, 0,
     )  # fmt: skip
-    assert measured.body.get("temperature", measured.body.get("sampling_params", {}).get("temperature")) == 0
+    for measured in engine.measured("m", "hello", 7):
+        assert measured.body.get("sampling_params", measured.body)["temperature"] == 0
+
+
+def test_sglang_is_measured_by_chat_and_where_that_has_no_counters_by_its_own_route():
+    chat, native = engines.load("sglang").measured("m", "hello", 7)
+    assert (chat.path, chat.body["return_meta_info"]) == ("/v1/chat/completions", True)
+    assert (native.path, native.body["text"]) == ("/generate", "hello")
+
+
+def test_llamacpp_is_measured_without_its_prompt_cache():
+    (question,) = engines.load("llamacpp").measured("m", "hello", 7)
+    assert question.body["cache_prompt"] is False
 
 
 REPLIES: list[tuple[dict[str, Any], str]] = [
@@ -303,11 +315,14 @@ SGLANG_META = [
 @pytest.mark.parametrize(("meta", "counters"), SGLANG_META)
 def test_sglangs_counters_are_read_under_both_generations_of_names(meta, counters):
     assert engines.load("sglang").counters({"text": "x", "meta_info": meta}) == counters
+    assert engines.load("sglang").counters({"choices": [{"message": {}, "meta_info": meta}]}) == counters
 
 
 NOTHING: list[tuple[str, dict[str, Any]]] = [
     ("sglang", {}),
     ("sglang", {"meta_info": {}}),
+    ("sglang", {"choices": []}),
+    ("sglang", {"choices": [{"message": {"content": "x"}, "meta_info": None}]}),
     ("sglang", {"usage": {"completion_tokens": 3}}),
     ("llamacpp", {}),
     ("llamacpp", {"timings": {"prompt_n": 3}}),

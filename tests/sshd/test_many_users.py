@@ -1,0 +1,78 @@
+"""Two people with accounts of their own on one host: one lock, two work folders, and nobody in anybody's way."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import places
+from tests.fleet import TestHost
+from tests.project import Project, until
+
+pytestmark = [pytest.mark.sshd, pytest.mark.namespace]
+
+Two = tuple[Project, Project]
+
+
+@pytest.fixture
+def host(fleet: Callable[[int], list[TestHost]]) -> Iterator[TestHost]:
+    """A host that has the user `other` beside root."""
+    (made,) = fleet(1)
+    made.inside("useradd", "--create-home", "--password", "*", "--shell", "/bin/sh", "other")
+    yield made
+    made.inside("userdel", "--remove", "--force", "other")
+
+
+@pytest.fixture
+def two(host: TestHost, tmp_path: Path) -> Iterator[Two]:
+    """The projects of root and of the other user on the same host."""
+    root, other = places.over_ssh(host), places.over_ssh(host, user="other")
+    with places.project_on(tmp_path / "other", other) as others, places.project_on(tmp_path / "root", root) as roots:
+        yield roots, others
+
+
+def loads(project: Project, client: subprocess.Popen[str]) -> bool:
+    assert client.poll() is None, client.communicate()[1]
+    return bool(project.status()["state"] == "loading")
+
+
+def test_the_lock_of_one_holds_for_the_other_and_is_left_to_them(two: Two) -> None:
+    roots, others = two
+    roots.fake("fake", fake={"phase_seconds": {"weights": 4}})
+    others.fake("theirs")
+    with roots.started("up", "profile=fake") as client:
+        until(lambda: loads(roots, client), 60, "a server that loads")
+        done = others.run("up", "profile=theirs")
+        assert (done.code, f"pid {client.pid}" in done.err, "up profile=fake" in done.err) == (4, True, True), done.err
+        assert client.wait(60) == 0
+    done = others.run("up", "profile=theirs")
+    assert (done.code, others.status()["state"]) == (0, "serving"), done.err
+    done = roots.run("up", "profile=fake", "env.X=1")
+    assert done.code == 0, done.err
+
+
+def test_a_server_of_the_other_is_foreign_and_left_alone(two: Two) -> None:
+    roots, others = two
+    port = roots.fake("fake")
+    assert roots.run("up", "profile=fake").code == 0
+    before = roots.status()
+    assert others.status()["state"] == "nothing deployed"
+    others.fake("fake", port=port)
+    for words in ((), ("evict=yes",)):
+        done = others.run("up", "profile=fake", *words)
+        assert (done.code, f"port {port} is held by" in done.err) == (5, True), done.err
+    assert (roots.status()["state"], roots.status()["pid"]) == ("serving", before["pid"])
+
+
+def test_nobody_reads_the_other_s_run(two: Two, host: TestHost) -> None:
+    roots, _ = two
+    roots.fake("fake", secrets=["TOKEN"])
+    roots.environ["TOKEN"] = "s3cr3t"
+    assert roots.run("up", "profile=fake").code == 0
+    folder = roots.status()["folder"]
+    assert "s3cr3t" in host.inside("cat", f"{folder}/env")
+    refused = host.inside("sh", "-c", f"runuser -u other -- cat {folder}/env {folder}/manifest.json 2>&1 || true")
+    assert refused.count("Permission denied") == 2
