@@ -10,12 +10,13 @@ from typing import Any
 import click
 
 from deploy import checks, drafts, record
+from deploy.deploying import place
 from deploy.errors import CheckFailed, Undecided
 from deploy.options import Options
 from deploy.plan import Plan
 from deploy.render import clean
 from deploy.session import Session
-from deploy.state import Place
+from deploy.state import Asked
 from deploy.wish import Wish
 
 COLOURS = {"PASS": "green", "WARN": "yellow", "FAIL": "red", "UNKNOWN": "magenta"}
@@ -39,7 +40,7 @@ def report(wish: Wish, options: Options, session: Session) -> int:
 def _findings(plan: Plan, session: Session) -> Iterator[dict[str, Any]]:
     for node in plan.nodes:
         remote = session.remotes[node.host.name]
-        remote.place = Place(session.machines[node.host.name], node.deployment, record.new_id())
+        remote.place = place(node, record.new_id(), session, Asked())
         for finding in checks.run(node, remote):
             waived = finding.check in node.profile.waive and finding.verdict == "FAIL"
             yield {"host": node.host.name, **asdict(finding), "waived": waived}

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from deploy import host, words
 from deploy.plan import Node
 from deploy.remote import Remote
-from deploy.state import Machine, Run
+from deploy.state import Place, Run
 
 
 @dataclass(frozen=True)
@@ -23,21 +23,14 @@ class Decision:
     why: str
 
 
-def decide(nodes: Sequence[tuple[Node, Machine, Mapping[str, Any]]]) -> Decision:
-    """For one replica: (node, its machine, the identity of its model as it is on disk now). One host that differs
-    replaces the whole.
-    """
-    for node, machine, model in nodes:
-        run = machine.current(node.deployment)
-        reason = _reason(node, run, model)
+def decide(nodes: Sequence[tuple[Node, Place]]) -> Decision:
+    """For one replica: its nodes, and what was found where each would live. One host that differs replaces it whole."""
+    for node, place in nodes:
+        reason = _reason(node, place.current, place.model)
         if reason:
             return Decision("replace", reason if len(nodes) == 1 else f"{node.host.name}: {reason}")
-    return Decision("verify", f"run {_id(nodes[0])} serves what is wished: it is verified, not restarted")
-
-
-def _id(first: tuple[Node, Machine, Mapping[str, Any]]) -> str:
-    run = first[1].current(first[0].deployment)
-    return run.id if run else ""
+    run = nodes[0][1].current
+    return Decision("verify", f"run {run and run.id} serves what is wished: it is verified, not restarted")
 
 
 def _reason(node: Node, run: Run | None, model: Mapping[str, Any]) -> str:
@@ -74,9 +67,9 @@ def fingerprint(salt: str, value: str) -> str:
 
 
 def model_identity(node: Node, remote: Remote) -> dict[str, Any]:
-    """The model on the host: headers' digests, sizes, mtimes. Its `error` if it cannot be read."""
-    answer = remote.python(host.source("model_identity"), node.profile.model.path, timeout=60.0)
-    return {key: answer[key] for key in ("identity", "error", "size") if key in answer}
+    """The model on the host: headers' digests, sizes, mtimes, its config. Its `error` if it cannot be read."""
+    answer: dict[str, Any] = remote.python(host.source("model_identity"), node.profile.model.path, timeout=60.0)
+    return answer
 
 
 def differences(running: Mapping[str, Any], wished: Mapping[str, Any]) -> Iterator[str]:

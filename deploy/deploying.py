@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ from deploy import compare, drafts, record, render
 from deploy.errors import ConfigError, Interrupted
 from deploy.events import Event
 from deploy.facts import interpreter
+from deploy.facts.interpreter import Interpreter
 from deploy.options import Options
 from deploy.plan import Node, Plan, Replica
 from deploy.recipe import REPLACE, VERIFY, Recipe
@@ -23,7 +25,7 @@ from deploy.record import Recorder
 from deploy.remote import Remote
 from deploy.runner import Course, Failure
 from deploy.session import Readers, Session
-from deploy.state import Launch, Place, Run
+from deploy.state import Asked, Place, Run
 from deploy.wish import Wish
 
 
@@ -40,7 +42,7 @@ def bring_up(wish: Wish, options: Options, session: Session, *, fresh: bool) -> 
 def walk(courses: list[Course], plan: Plan, options: Options, session: Session, run: str) -> int:
     """Walk the courses with a view and a record; the exit code."""
     started = time.monotonic()
-    with closing(_readers(plan, options, run)) as readers:
+    with closing(_readers(plan, options, run, session)) as readers:
         readers.on(_opening(courses, plan, session, run))
         failures = session.walk(courses, readers)
         summary = _summary(courses, readers)
@@ -50,7 +52,7 @@ def walk(courses: list[Course], plan: Plan, options: Options, session: Session, 
     return code
 
 
-def _readers(plan: Plan, options: Options, run: str) -> Readers:
+def _readers(plan: Plan, options: Options, run: str, session: Session) -> Readers:
     view = render.choose(
         output=options.output,
         verbosity=options.verbosity,
@@ -59,6 +61,7 @@ def _readers(plan: Plan, options: Options, run: str) -> Readers:
         stderr=sys.stderr,
     )
     hidden = [os.environ[name] for node in plan.nodes for name in node.profile.secrets if name in os.environ]
+    hidden += [key for node in plan.nodes if (key := session.remotes[node.host.name].place.key)]
     return Readers(view, Recorder(record.runs_folder(_recorded_in(options), os.environ) / run), hidden)
 
 
@@ -87,27 +90,24 @@ def _recorded_in(options: Options) -> Any:
 
 def _course(replica: Replica, run: str, wish: Wish, session: Session, *, fresh: bool) -> Course:
     """Decide between replacing and verifying, and give each host its place."""
-    identities = {
-        node.host.name: compare.model_identity(node, session.remotes[node.host.name]) for node in replica.nodes
-    }
-    decision = compare.decide(
-        [(node, session.machines[node.host.name], identities[node.host.name]) for node in replica.nodes]
-    )
+    asked = Asked(session.command, wish.words, wish.ckpt)
+    places = {node.host.name: place(node, run, session, asked) for node in replica.nodes}
+    decision = compare.decide([(node, places[node.host.name]) for node in replica.nodes])
     verify = decision.mode == "verify" and not fresh
     why = "asked for a restart" if fresh and decision.mode == "verify" else decision.why
     session.emit("decided", why, mode="verify" if verify else "replace", hosts=[n.host.name for n in replica.nodes])
     for node in replica.nodes:
-        remote, machine = session.remotes[node.host.name], session.machines[node.host.name]
-        current = machine.current(node.deployment)
-        launch = Launch(session.command, wish.words, wish.ckpt, identities[node.host.name], _version(node, remote))
-        remote.place = Place(
-            machine,
-            node.deployment,
-            current.id if verify and current else run,
-            launch,
-            key(node, current if verify else None, remote),
-        )
+        remote, found = session.remotes[node.host.name], places[node.host.name]
+        current = found.current if verify else None
+        remote.place = replace(found, run=current.id if current else run, key=key(node, current, remote))
     return course(replica, VERIFY if verify else REPLACE, session)
+
+
+def place(node: Node, run: str, session: Session, asked: Asked) -> Place:
+    """Where a new run would live, and what is there: the model on the disk, the engine."""
+    remote, machine = session.remotes[node.host.name], session.machines[node.host.name]
+    model = compare.model_identity(node, remote)
+    return Place(machine, node.deployment, run, model, _engine(node, remote), asked)
 
 
 def course(replica: Replica, recipe: Recipe, session: Session) -> Course:
@@ -129,11 +129,12 @@ def key(node: Node, run: Run | None, remote: Remote) -> str:
     return remote.sh('cat -- "$1/api-key"', run.folder)
 
 
-def _version(node: Node, remote: Remote) -> str | None:
+def _engine(node: Node, remote: Remote) -> Interpreter | None:
+    """The interpreter in which the engine is installed; None for a program that is no Python distribution."""
     distribution = node.engine.DISTRIBUTION
     if distribution is None or node.profile.engine.binary:
         return None
-    return interpreter.read(remote, str(node.argv[0]), distribution).installed
+    return interpreter.read(remote, str(node.argv[0]), distribution)
 
 
 def _say_what_is_undone(wish: Wish, plan: Plan, options: Options, session: Session) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from deploy.facts import gpus, processes, sockets
+from deploy.facts import gpus, sockets
 from deploy.facts.gpus import Gpu
 from deploy.facts.processes import Process, Processes
 from deploy.plan import Node
@@ -20,22 +20,24 @@ class Holder:
 
     what: str
     process: Process | None
+    other_uid: int | None = None  # of another user, whose process may be hidden from us
 
     def __str__(self) -> str:
-        who = self.process or "a process that cannot be seen from here (another user's, or another namespace's)"
-        return f"{self.what} is held by {who}"
+        whose = "another user's, or another namespace's" if self.other_uid is None else f"of user id {self.other_uid}"
+        return f"{self.what} is held by {self.process or f'a process that cannot be seen from here ({whose})'}"
 
 
-def holders(node: Node, remote: Remote) -> list[Holder]:
+def holders(node: Node, remote: Remote, living: Processes) -> list[Holder]:
     """Everything that keeps the node from starting. What cannot be seen counts as held, never as free."""
-    living = processes.read(remote)
     return [*_port(node, remote, living), *(_memory(node, remote, living) if node.gpus else ())]
 
 
 def _port(node: Node, remote: Remote, living: Processes) -> Iterator[Holder]:
+    us = _process(living, living.asked_by)
     for listener in sockets.on(node.port, sockets.read(remote)):
         for pid in listener.pids or (None,):
-            yield Holder(f"port {node.port}", _process(living, pid))
+            other = listener.uid if us and listener.uid != us.uid else None
+            yield Holder(f"port {node.port}", _process(living, pid), other)
 
 
 def _memory(node: Node, remote: Remote, living: Processes) -> Iterator[Holder]:

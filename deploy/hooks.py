@@ -89,8 +89,8 @@ def _placed(hook: Hook, remote: Remote) -> tuple[str, Transport]:
     folder = f"{remote.place.folder}/hooks"
     remote.change('umask 077; mkdir -p -- "$1"', folder)
     program = f"{folder}/{Path(hook.run).name}"
-    remote.write(program, Path(hook.run).read_text(encoding="utf-8"), mode="700")
-    remote.write(f"{folder}/header.py", _library().read_text(encoding="utf-8"))
+    remote.put(program, Path(hook.run).read_bytes(), mode=0o700)
+    remote.put(f"{folder}/header.py", _library().read_bytes())
     return program, remote.transport
 
 

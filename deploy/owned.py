@@ -1,22 +1,18 @@
-"""Which processes of a host are a deployment's own."""
+"""Which processes of a host belong to runs of ours."""
 
 from __future__ import annotations
 
-from deploy.facts import processes
-from deploy.facts.processes import Process
-from deploy.remote import Remote
-from deploy.state import Deployment
+from collections.abc import Collection
+
+from deploy.facts.processes import Process, Processes
 
 
-def owned(deployment: Deployment | None, remote: Remote) -> list[Process]:
-    """Living processes of the deployment's runs: by the run's id in their environment, or by the launched session.
+def owned(runs: Collection[str], living: Processes) -> list[Process]:
+    """By the run's id in their environment, or as members of a session whose leader carries it.
 
-    A session's number cannot be given to another one while a process of it lives, so the leader's start tells whose
-    it is; where the leader is gone, only the environment counts.
+    A session's number cannot be given to another one while its leader lives, so membership is proof, also for a
+    process that wiped its environment (setproctitle does) or whose environment we may not read.
     """
-    if deployment is None:
-        return []
-    living = [process for process in processes.read(remote).all if not process.zombie]
-    current = deployment.current
-    session = int(current.pid) if current and current.alive else None
-    return [p for p in living if p.run in deployment.runs or (session is not None and p.session == session)]
+    alive = [process for process in living.all if not process.zombie]
+    leaders = {process.pid for process in alive if process.run in runs and process.pid == process.session}
+    return [process for process in alive if process.run in runs or process.session in leaders]

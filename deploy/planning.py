@@ -10,6 +10,7 @@ from deploy.errors import ConfigError
 from deploy.plan import Node, Plan
 from deploy.recipe import REPLACE, VERIFY
 from deploy.session import Session
+from deploy.state import Place
 from deploy.wish import Wish
 
 
@@ -62,8 +63,8 @@ def _now(node: Node, session: Session, failed: dict[str, Any]) -> dict[str, Any]
         return {"mode": "unknown", "why": failed[name].what}
     if name not in session.remotes:
         return {"mode": "unknown", "why": "not asked (--offline)"}
-    machine, model = session.machines[name], compare.model_identity(node, session.remotes[name])
-    decision = compare.decide([(node, machine, model)])
+    model = compare.model_identity(node, session.remotes[name])
+    decision = compare.decide([(node, Place(session.machines[name], node.deployment, "", model))])
     return {"mode": decision.mode, "why": decision.why}
 
 

@@ -53,7 +53,8 @@ def seal(wanted: Manifest, incoming: str, target: str, remote: Remote, *, origin
             evidence="\n".join(f"differs: {name}" for name in differing),
             remedy="run the command again: what is wrong is sent anew; if it stays, suspect the host's disk",
         )
-    remote.write(f"{target}.json", json.dumps({"from": origin, **wanted.to_json()}, indent=1))
+    folder, _, name = target.rpartition("/")
+    remote.write(folder, {f"{name}.json": json.dumps({"from": origin, **wanted.to_json()}, indent=1)})
     # Another host with the same work folder may have been faster; the content is the same then.
     remote.change('mv -T -- "$1" "$2" 2>/dev/null || { [ -d "$2" ] && rm -rf -- "$1"; }', incoming, target)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from deploy import transport
+from deploy import host, transport
 from deploy.errors import Interrupted, Locked, RemoteFailed
 from deploy.events import Event, Kind
 from deploy.inventory import Host
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 FENCED = 97
 FENCE = f'[ "$(head -n 1 -- "$1" 2>/dev/null)" = "$2" ] || exit {FENCED}; shift 2\n'
-WRITE = 'umask 077; cat >"$1.tmp" && chmod -- "$2" "$1.tmp" && mv -- "$1.tmp" "$1"'
 PYTHON = ("python3", "-I", "-c")
 
 Emit = Callable[[Event], None]
@@ -30,8 +29,8 @@ Emit = Callable[[Event], None]
 class Remote:
     """One host, reached; events said here carry its name and the step that runs."""
 
-    def __init__(self, host: Host, reached: Transport, emit: Emit, abort: threading.Event) -> None:
-        self.host = host
+    def __init__(self, where: Host, reached: Transport, emit: Emit, abort: threading.Event) -> None:
+        self.host = where
         self.transport = reached
         self.abort = abort
         self.step = ""
@@ -82,13 +81,18 @@ class Remote:
         lock, token = self._fence()
         return self.run("sh", "-c", FENCE + script, "sh", lock, token, *args, timeout=timeout, stdin=stdin)
 
-    def change_python(self, source: str, *args: str, timeout: float = 30.0) -> Any:
+    def change_python(self, source: str, *args: str, timeout: float = 30.0, stdin: bytes = b"") -> Any:
         """Like `python`, for programs that change something."""
-        return json.loads(self.change('exec python3 -I -c "$@"', source, *args, timeout=timeout))
+        return json.loads(self.change('exec python3 -I -c "$@"', source, *args, timeout=timeout, stdin=stdin))
 
-    def write(self, path: str, content: str, *, mode: str = "600") -> None:
-        """Write a small file whole or not at all."""
-        self.change(WRITE, path, mode, stdin=content.encode())
+    def write(self, folder: str, files: Mapping[str, str]) -> None:
+        """Write small files into a folder, for their owner alone, each whole or not at all."""
+        self.change_python(host.source("write"), folder, stdin=json.dumps(files).encode())
+
+    def put(self, path: str, content: bytes, *, mode: int = 0o600) -> None:
+        """Write one file of any content, whole or not at all."""
+        self.change(":")
+        self.transport.put(path, content, mode=mode)
 
     def spawn(self, *argv: str, deadline: float) -> Process:
         """Start a program and keep its streams; the caller closes it."""
@@ -143,13 +147,13 @@ class _Aside:
         self._beside.transport.close()
 
 
-def _jumps(host: Host) -> dict[str, Host]:
+def _jumps(where: Host) -> dict[str, Host]:
     """The hosts on the way, by the names under which they are the jump of the next one."""
-    return {host.jump: host.via, **_jumps(host.via)} if host.jump and host.via else {}
+    return {where.jump: where.via, **_jumps(where.via)} if where.jump and where.via else {}
 
 
-def reach(host: Host, emit: Emit, abort: threading.Event) -> Remote:
+def reach(where: Host, emit: Emit, abort: threading.Event) -> Remote:
     """Connect to a host. Unreachable when that fails."""
-    remote = Remote(host, transport.connect(host, _jumps(host)), emit, abort)
+    remote = Remote(where, transport.connect(where, _jumps(where)), emit, abort)
     remote.emit("host_connected")
     return remote

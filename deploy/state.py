@@ -9,10 +9,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from deploy import host
+from deploy.facts.interpreter import Interpreter
 from deploy.plan import Node
 from deploy.remote import Remote
 
@@ -79,25 +80,39 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Launch:
-    """What the manifest says beyond the node: on whose word, and on what the node was decided."""
+class Asked:
+    """On whose word a run was launched: the command, its `key=value` words, and a checkpoint given by a restart."""
 
-    command: str
-    words: tuple[str, ...]
-    ckpt: str | None
-    model: Mapping[str, Any]
-    engine_version: str | None
+    command: str = ""
+    words: tuple[str, ...] = ()
+    ckpt: str | None = None
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where one run lives on one host; `key` is the server's API key, if it wants one."""
+    """Where one run lives on one host, and what was found there before: the model, the engine's interpreter.
+
+    `key` is the server's API key, if it wants one.
+    """
 
     machine: Machine
     deployment: str
     run: str
-    launch: Launch | None = None
+    model: Mapping[str, Any] = field(default_factory=dict)
+    engine: Interpreter | None = None
+    asked: Asked = Asked()
     key: str = ""
+
+    @property
+    def current(self) -> Run | None:
+        """What was launched last when the host was locked."""
+        return self.machine.current(self.deployment)
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The ids of all of the deployment's runs, this one included."""
+        known = self.machine.deployments.get(self.deployment)
+        return (*(known.runs if known else ()), self.run)
 
     @property
     def deployment_folder(self) -> str:

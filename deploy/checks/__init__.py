@@ -12,6 +12,7 @@ changes nothing, and never stops at the first thing it dislikes: the user is tol
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, cast
 
 from deploy import registry
@@ -21,6 +22,9 @@ from deploy.findings import Finding, Verdict
 if TYPE_CHECKING:
     from deploy.plan import Node
     from deploy.remote import Remote
+
+SIDE_BY_SIDE = 3  # of the channels that one connection has
+
 __all__ = ["Check", "Finding", "Verdict", "run"]
 
 
@@ -32,7 +36,7 @@ class Check(Protocol):
 
 
 def run(node: Node, remote: Remote) -> Iterator[Finding]:
-    """Every check, one after the other; one that the host would not answer is UNKNOWN, and the others go on.
+    """Every check, a few side by side; one that the host would not answer is UNKNOWN, and the others go on.
 
     ConfigError where the profile waives a check that does not exist: a typo would wait until that check fails.
     """
@@ -40,10 +44,15 @@ def run(node: Node, remote: Remote) -> Iterator[Finding]:
     for waived in node.profile.waive:
         if waived not in names:
             raise ConfigError(f"waive: there is no check {waived!r}", remedy=registry.nearest(waived, names))
-    for name in names:
-        check = cast("Check", registry.load(__name__, name, "check"))
-        remote.say(name)
-        try:
-            yield from check.check(node, remote)
-        except RemoteFailed as error:
-            yield Finding(name, "UNKNOWN", error.what, error.evidence, error.remedy)
+    with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="check") as pool:
+        for found in pool.map(lambda name: _findings(name, node, remote), names):
+            yield from found
+
+
+def _findings(name: str, node: Node, remote: Remote) -> list[Finding]:
+    check = cast("Check", registry.load(__name__, name, "check"))
+    remote.say(name)
+    try:
+        return list(check.check(node, remote))
+    except RemoteFailed as error:
+        return [Finding(name, "UNKNOWN", error.what, error.evidence, error.remedy)]

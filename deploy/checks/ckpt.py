@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from deploy import host
 from deploy.checkpoint import draft
 from deploy.findings import Finding
 from deploy.plan import Node
@@ -20,14 +19,13 @@ def check(node: Node, remote: Remote) -> Iterator[Finding]:
     if node.draft.host:
         yield Finding("ckpt", "UNKNOWN", f"{node.draft.source} lies on a host: its headers were not read")
         return
-    target = remote.python(host.source("model_identity"), node.profile.model.path, timeout=60.0)
     speculative = node.profile.speculative
     serving = draft.Serving(
         node.profile.engine.name,
-        remote.place.launch.engine_version if remote.place.launch else None,
+        remote.place.engine.installed if remote.place.engine else None,
         speculative.algorithm if speculative else None,
     )
-    found = list(draft.findings(draft.load_facts(Path(node.draft.path)), target.get("config"), serving))
+    found = list(draft.findings(draft.load_facts(Path(node.draft.path)), remote.place.model.get("config"), serving))
     if node.profile.hooks.prepare:
         # what is served is what the hooks make of it
         found = [replace(f, verdict="WARN") if f.verdict == "FAIL" else f for f in found]

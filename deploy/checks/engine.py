@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from packaging.specifiers import SpecifierSet
 
-from deploy.facts import interpreter
 from deploy.findings import Finding
 from deploy.plan import Node
 from deploy.remote import Remote
@@ -17,11 +16,10 @@ FIND = 'case $1 in "~/"*) set -- "$HOME/${1#"~/"}" ;; esac; command -v -- "$1"'
 def check(node: Node, remote: Remote) -> Iterator[Finding]:
     """Installed, and the right one. A binary and a plain command tell no version."""
     program, wanted = str(node.argv[0]), node.profile.engine.version
-    if node.engine.DISTRIBUTION is None or node.profile.engine.binary:
+    found = remote.place.engine
+    if found is None:
         yield from _program(program, remote)
-        return
-    found = interpreter.read(remote, program, node.engine.DISTRIBUTION)
-    if found.error or found.installed is None:
+    elif found.error or found.installed is None:
         yield Finding(
             "engine",
             "FAIL",

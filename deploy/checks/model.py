@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deploy import compare
 from deploy.findings import Finding
 from deploy.plan import Node
 from deploy.remote import Remote
@@ -13,7 +12,7 @@ from deploy.remote import Remote
 def check(node: Node, remote: Remote) -> Iterator[Finding]:
     """There, and readable by the user who will start the server."""
     path = node.profile.model.path
-    found = compare.model_identity(node, remote)
+    found = remote.place.model
     if "error" in found:
         yield Finding(
             "model",

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from deploy import foreign
+from deploy.facts import processes
 from deploy.findings import Finding
 from deploy.owned import owned
 from deploy.plan import Node
 from deploy.remote import Remote
-from deploy.state import read
 
 
 def check(node: Node, remote: Remote) -> Iterator[Finding]:
     """Held by nobody but us. SGLang finds a taken port only after the whole load."""
-    ours = {process.pid for process in owned(read(remote).deployments.get(node.deployment), remote)}
-    theirs = [
-        holder for holder in foreign.holders(node, remote) if not holder.process or holder.process.pid not in ours
-    ]
-    named = [holder for holder in theirs if holder.process]
-    if named and not node.profile.evict:
+    living = processes.read(remote)
+    ours = owned(remote.place.runs, living)
+    theirs = [holder for holder in foreign.holders(node, remote, living) if holder.process not in ours]
+    hidden = [holder for holder in theirs if not holder.process and holder.other_uid is not None]
+    named = hidden if node.profile.evict else [*hidden, *(holder for holder in theirs if holder.process)]
+    if named:
         yield Finding(
             "port",
             "FAIL",

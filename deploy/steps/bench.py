@@ -35,7 +35,7 @@ def bench(node: Node, remote: Remote) -> str:
     measured = {**_measured(answers), "measured_on": _measured_on(node, answers, remote)}
     if cross := _cross_check(before, _totals(node, remote), measured):
         measured["cross_check"] = cross
-    remote.write(f"{remote.place.folder}/bench.json", json.dumps(measured, indent=1))
+    remote.write(remote.place.folder, {"bench.json": json.dumps(measured, indent=1)})
     remote.say("measured", measured=measured)
     return _line(measured)
 

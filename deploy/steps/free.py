@@ -5,7 +5,7 @@ import time
 
 from deploy import foreign, host
 from deploy.errors import CheckFailed, NotReady
-from deploy.facts import gpus
+from deploy.facts import gpus, processes
 from deploy.facts.processes import Process
 from deploy.foreign import Holder
 from deploy.plan import Node
@@ -15,7 +15,7 @@ from deploy.remote import Remote
 def free(node: Node, remote: Remote) -> str:
     """Wait until its port and its GPU memory are free"""
     started, patience = time.monotonic(), node.profile.ready.patience
-    while holders := foreign.holders(node, remote):
+    while holders := foreign.holders(node, remote, processes.read(remote)):
         waited = time.monotonic() - started
         others = [holder.process for holder in holders if holder.process]
         if others and not node.profile.evict:

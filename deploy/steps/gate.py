@@ -20,7 +20,7 @@ def gate(node: Node, remote: Remote) -> str:
     ]
     holds = all(result["holds"] for result in results)
     verdict = {"holds": holds, "gates": results, "at": time.time(), **_figures(measured)}
-    remote.write(f"{remote.place.folder}/verdict.json", json.dumps(verdict, indent=1))
+    remote.write(remote.place.folder, {"verdict.json": json.dumps(verdict, indent=1)})
     remote.say("verdict", verdict=verdict)
     if not holds:
         raise _failure(remote, measured, [result for result in results if not result["holds"]])

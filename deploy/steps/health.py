@@ -3,16 +3,15 @@ from __future__ import annotations
 import json
 
 from deploy.errors import NotReady
-from deploy.facts import sockets
+from deploy.facts import processes, sockets
 from deploy.owned import owned
 from deploy.plan import Node
 from deploy.remote import Remote
-from deploy.state import read
 
 
 def health(node: Node, remote: Remote) -> str:
     """Prove that what answers is what was launched"""
-    ours = {process.pid for process in owned(read(remote).deployments.get(node.deployment), remote)}
+    ours = {process.pid for process in owned((remote.place.run,), processes.read(remote))}
     if not ours:
         raise NotReady(f"{remote.host.name}: the server is gone", remedy="deploy logs")
     listening = sockets.on(node.port, sockets.read(remote))

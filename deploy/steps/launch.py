@@ -15,14 +15,14 @@ from deploy.errors import ConfigError
 from deploy.plan import Node
 from deploy.releases import LINK
 from deploy.remote import Remote
-from deploy.state import Launch, read, reread
+from deploy.state import reread
 
 # All three streams are redirected, or the channel would wait for the server to end. The launcher itself writes
 # its pid, so that a client that dies here leaves a run that can be found.
 START = """\
 cd -- "$1" || exit 1
 umask 077
-setsid nohup sh launch.sh >server.log 2>&1 </dev/null &
+DEPLOY_RUN=$2 setsid nohup sh launch.sh >>server.log 2>&1 </dev/null &
 tries=0
 until [ -s pid ]; do
     tries=$((tries + 1)); [ "$tries" -lt 100 ] || { cat server.log >&2; exit 1; }
@@ -35,11 +35,11 @@ def launch(node: Node, remote: Remote) -> str:
     """Write down what is to run, then start it"""
     place = remote.place
     values = _secrets(node)
-    _write_files(node, remote, values)
-    remote.write(f"{place.folder}/manifest.json", json.dumps(_manifest(node, remote, values), indent=1))
-    _switch(node, remote)
+    manifest = json.dumps(_manifest(node, remote, values), indent=1)
+    remote.write(place.folder, {**_files(node, values), "manifest.json": manifest})
+    _switch(remote)
     with remote.aside() as beside:
-        beside.change(START, place.folder)
+        beside.change(START, place.folder, place.run)
     # Seen over the main connection: what lives now outlived the one it was started over.
     run = reread(remote, place)
     if not run.alive:
@@ -57,31 +57,27 @@ def _secrets(node: Node) -> dict[str, str]:
     return {name: os.environ[name] for name in node.profile.secrets}
 
 
-def _write_files(node: Node, remote: Remote, values: dict[str, str]) -> None:
-    folder = remote.place.folder
+def _files(node: Node, values: dict[str, str]) -> dict[str, str]:
     by_flag = {flag: values[name] for name, flag in node.profile.secrets.items() if flag != "env"}
     by_name = [(name, values[name]) for name, flag in node.profile.secrets.items() if flag == "env"]
-    for name, content in node.files:
-        remote.write(f"{folder}/{name}", content)
+    files = {**dict(node.files), "env": words.environment([*node.env, *by_name]), "launch.sh": node.launch_script}
     if by_flag:
-        name, content = node.engine.secret_file(by_flag)
-        remote.write(f"{folder}/{name}", content)
-        remote.write(f"{folder}/api-key", by_flag.get("api-key", ""))
-    remote.write(f"{folder}/env", words.environment([*node.env, *by_name]))
-    remote.write(f"{folder}/launch.sh", node.launch_script)
+        files |= [node.engine.secret_file(by_flag), ("api-key", by_flag.get("api-key", ""))]
+    return files
 
 
 def _manifest(node: Node, remote: Remote, values: dict[str, str]) -> dict[str, Any]:
     """The whole wish, and what came of it; enough to take this run up again without the profile."""
     draft = remote.sh('readlink -- "$1/draft"', remote.place.folder, ok=(0, 1)).strip()
     salt = secrets.token_hex(8)
-    asked = remote.place.launch or Launch("", (), None, {}, None)
     return {
         "run": remote.place.run,
         "tool": __version__,
         "wished": node.digest,
         "served_draft": draft.rpartition("/")[2] or None,
-        **asdict(asked),
+        **asdict(remote.place.asked),
+        "model": {key: remote.place.model.get(key) for key in ("identity", "size")},
+        "engine_version": remote.place.engine and remote.place.engine.installed,
         "secrets": {"salt": salt, **{name: fingerprint(salt, value) for name, value in values.items()}},
         "by": f"{getpass.getuser()}@{socket.gethostname()}",
         "at": time.time(),
@@ -89,9 +85,9 @@ def _manifest(node: Node, remote: Remote, values: dict[str, str]) -> dict[str, A
     }
 
 
-def _switch(node: Node, remote: Remote) -> None:
+def _switch(remote: Remote) -> None:
     """`current` becomes this run; `previous` the one before, if that one had passed its gates."""
-    place, current = remote.place, read(remote).current(node.deployment)
+    place, current = remote.place, remote.place.current
     if current and current.verdict and current.verdict.get("holds") and current.id != place.run:
         remote.change(LINK, f"runs/{current.id}", f"{place.deployment_folder}/previous")
     remote.change(LINK, f"runs/{place.run}", f"{place.deployment_folder}/current")

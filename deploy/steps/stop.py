@@ -5,24 +5,25 @@ import time
 
 from deploy import host
 from deploy.errors import NotReady
+from deploy.facts import processes
 from deploy.facts.processes import Process
 from deploy.owned import owned
 from deploy.plan import Node
 from deploy.remote import Remote
-from deploy.state import Deployment, read
 
 
 def stop(node: Node, remote: Remote) -> str:
     """End this deployment's earlier servers, and nobody else's"""
-    deployment = read(remote).deployments.get(node.deployment)
-    ours = owned(deployment, remote)
+    place = remote.place
+    ours = owned(place.runs, processes.read(remote))
     if not ours:
         return "nothing was running"
-    if deployment and deployment.current and deployment.current.alive:
-        remote.write(f"{deployment.current.folder}/stopped", f"by deploy at {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
+    for run in {process.run for process in ours if process.run}:
+        folder = f"{place.deployment_folder}/runs/{run}"
+        remote.write(folder, {"stopped": f"by deploy at {time.strftime('%Y-%m-%d %H:%M:%S')}\n"})
     for signal, patience in (("TERM", node.profile.ready.patience), ("KILL", 10.0)):
         _signal(signal, ours, remote)
-        left = _wait(deployment, remote, patience)
+        left = _wait(remote, patience)
         if not left:
             return f"{len(ours)} processes ended by {signal}"
         remote.say(f"{len(left)} processes still live after {signal}")
@@ -39,8 +40,8 @@ def _signal(signal: str, targets: list[Process], remote: Remote) -> None:
     remote.change_python(host.source("end"), signal, json.dumps(pairs))
 
 
-def _wait(deployment: Deployment | None, remote: Remote, patience: float) -> list[Process]:
+def _wait(remote: Remote, patience: float) -> list[Process]:
     deadline = time.monotonic() + patience
-    while (left := owned(deployment, remote)) and time.monotonic() < deadline:
+    while (left := owned(remote.place.runs, processes.read(remote))) and time.monotonic() < deadline:
         remote.pause(0.2)
     return left

@@ -94,7 +94,7 @@ def test_before_anything_is_touched_it_says_that(machine: Machine, case: str) ->
     machine.has(**told)
     done = machine.project.run("up", "profile=fake", "env.X=1")
     assert (done.code, words in done.err) == (5, True), done.err
-    assert (machine.project.status()["pid"], len(with_run(before["run"]))) == (before["pid"], 1)
+    assert (machine.project.status()["pid"], len(with_run(before["run"]))) == (before["pid"], 2)
 
 
 def test_somebody_else_on_a_gpu_is_named_and_left_alone_unless_evicted(machine: Machine) -> None:

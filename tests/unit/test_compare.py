@@ -17,7 +17,7 @@ from deploy.inventory import Host
 from deploy.plan import Draft, Node
 from deploy.project import Project
 from deploy.remote import Remote
-from deploy.state import Deployment, Machine, Run
+from deploy.state import Deployment, Machine, Place, Run
 from deploy.transport.local import LocalTransport
 
 ROOT = Path(__file__).parents[2]
@@ -44,13 +44,14 @@ def running(said: Mapping[str, Any] | None, **more: Any) -> Run:
     return replace(run, **more)
 
 
-def machine(run: Run | None) -> Machine:
+def place(run: Run | None, model: Mapping[str, Any] = MODEL) -> Place:
     found = Deployment("kimi-eagle3", run, None, ("r1",))
-    return Machine("id", "gpu1", "me", "/w", "/w/id", {"kimi-eagle3": found} if run else {})
+    machine = Machine("id", "gpu1", "me", "/w", "/w/id", {"kimi-eagle3": found} if run else {})
+    return Place(machine, "kimi-eagle3", "r2", model)
 
 
 def decide(node: Node, run: Run | None, model: Mapping[str, Any] = MODEL) -> compare.Decision:
-    return compare.decide([(node, machine(run), model)])
+    return compare.decide([(node, place(run, model))])
 
 
 def test_the_same_is_verified():
@@ -162,7 +163,7 @@ def test_a_manifest_of_another_version_replaces_the_server_and_says_so(said):
 
 def test_one_host_that_differs_replaces_the_whole_replica_and_is_named():
     good, bad = running(manifest(wished())), running(manifest(wished()), alive=False, exit="1")
-    pairs = [(wished(host="gpu1"), machine(good), MODEL), (wished(host="gpu2"), machine(bad), MODEL)]
+    pairs = [(wished(host="gpu1"), place(good)), (wished(host="gpu2"), place(bad))]
     assert compare.decide(pairs) == compare.Decision("replace", f"gpu2: run r1 {bad.ending}")
     assert compare.decide([pairs[0], pairs[0]]).mode == "verify"
 

@@ -169,7 +169,7 @@ def remote(held: Lease) -> Remote:
 
 CHANGES: list[Callable[[Remote, Path], Any]] = [
     lambda at, file: at.change('echo x >"$1"', str(file)),
-    lambda at, file: at.write(str(file), "x"),
+    lambda at, file: at.write(str(file.parent), {file.name: "x"}),
     lambda at, file: at.change_python("import sys; open(sys.argv[1], 'w'); print('{}')", str(file)),
 ]
 
@@ -194,7 +194,7 @@ def test_a_client_that_was_frozen_may_not_act_when_it_wakes_up(lock, tmp_path):
     held._released.set()  # it sends nothing any more
     until(lambda: lock.read_text() == "", 5.0)
     with take(lock), pytest.raises(Locked, match="lapsed"):
-        remote(held).write(str(tmp_path / "changed"), "x")
+        remote(held).write(str(tmp_path), {"changed": "x"})
     held.release()
 
 
