@@ -68,8 +68,8 @@ def take(where: Host, transport: Transport, reason: str) -> Lease:
         "since": time.time(),
         "reason": reason,
     }
-    argv = ("python3", "-I", "-c", host.source("lease"), where.lock, str(where.lease), token, json.dumps(owner))
-    process = transport.spawn(argv, deadline=LONGEST)
+    words = (host.source("lease"), where.lock, str(where.lease), token, json.dumps(owner))
+    process = transport.spawn((*host.python(where.transport), *words), deadline=LONGEST)
     try:
         answer = _answer(where, process)
         if answer["held"]:

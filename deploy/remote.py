@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 FENCED = 97
 FENCE = f'[ "$(head -n 1 -- "$1" 2>/dev/null)" = "$2" ] || exit {FENCED}; shift 2\n'
-PYTHON = ("python3", "-I", "-c")
 
 Emit = Callable[[Event], None]
 
@@ -31,6 +30,7 @@ class Remote:
 
     def __init__(self, where: Host, reached: Transport, emit: Emit, abort: threading.Event) -> None:
         self.host = where
+        self.interpreter = host.python(where.transport)
         self.transport = reached
         self.abort = abort
         self.step = ""
@@ -74,7 +74,7 @@ class Remote:
 
     def python(self, source: str, *args: str, timeout: float = 30.0) -> Any:
         """Run a program of `deploy/host`; the JSON that it prints."""
-        return json.loads(self.run(*PYTHON, source, *args, timeout=timeout))
+        return json.loads(self.run(*self.interpreter, source, *args, timeout=timeout))
 
     def change(self, script: str, *args: str, timeout: float = 30.0, stdin: bytes = b"") -> str:
         """Like `sh`, for scripts that change something: they act only while the lock is still ours."""
@@ -83,7 +83,7 @@ class Remote:
 
     def change_python(self, source: str, *args: str, timeout: float = 30.0, stdin: bytes = b"") -> Any:
         """Like `python`, for programs that change something."""
-        return json.loads(self.change('exec python3 -I -c "$@"', source, *args, timeout=timeout, stdin=stdin))
+        return json.loads(self.change('exec "$@"', *self.interpreter, source, *args, timeout=timeout, stdin=stdin))
 
     def write(self, folder: str, files: Mapping[str, str]) -> None:
         """Write small files into a folder, for their owner alone, each whole or not at all."""

@@ -19,7 +19,7 @@ from deploy import host
 from deploy.engines._log import Explanation
 from deploy.errors import DeployError, Interrupted, LaunchFailed, NotReady
 from deploy.plan import Node
-from deploy.remote import PYTHON, Remote
+from deploy.remote import Remote
 from deploy.state import Run, reread
 
 ATTEMPT = 30.0  # seconds for one readiness answer: a first generation may be slow, and slow is not dead
@@ -63,7 +63,13 @@ class _Watch:
         self._closed = False
         deadline = node.profile.ready.deadline + 60
         self._process = remote.spawn(
-            *PYTHON, host.source("watch"), run.folder, run.pid or "0", run.ticks or "0", "0", deadline=deadline
+            *remote.interpreter,
+            host.source("watch"),
+            run.folder,
+            run.pid or "0",
+            run.ticks or "0",
+            "0",
+            deadline=deadline,
         )
         self._thread = threading.Thread(target=self._follow, name=f"watch {remote.host.name}", daemon=True)
         self._thread.start()

@@ -259,7 +259,7 @@ def test_an_owner_who_did_not_tell_since_when_is_told_without(lock):
 def test_a_host_that_says_something_else_is_told_with_its_words(lock, tmp_path, monkeypatch):
     (tmp_path / "python3").write_text("#!/bin/sh\necho Welcome to gpu1\n")
     (tmp_path / "python3").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))  # what the local transport runs programs with
     told = locked(lock)
     assert "could not be taken" in told.what
     assert told.evidence == "Welcome to gpu1"
