@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.project import EXAMPLES, Project, free_port, listens, until, with_run
+from deploy.checkpoint import header
+from tests.project import EXAMPLES, ROOT, Project, free_port, listens, until, with_run
 
 ENDINGS: dict[str, tuple[dict[str, Any], dict[str, Any], int, str]] = {
     # case: (misbehaviour, profile fields, exit code, words)
@@ -294,3 +295,29 @@ def test_a_lapsed_lease_fences_the_client(tmp_path: Path) -> None:
         _, err = frozen.communicate(timeout=30)
     assert (frozen.returncode, "lease" in err) == (4, True), err
     assert project.status()["state"] == "nothing deployed"
+
+
+@pytest.mark.parametrize("on", ["controller", "host"])
+def test_a_prepared_draft_is_served_while_the_wished_one_is_compared(project: Project, tmp_path: Path, on: str) -> None:
+    subprocess.run(["python3", EXAMPLES / "make_dead.py", tmp_path, "layers0"], check=True, capture_output=True)
+    hook = {"run": str(ROOT / "hooks" / "fix_eagle3_keys"), "on": on}
+    project.fake(draft=str(tmp_path / "layers0"), hooks={"prepare": [hook]}, fake={"version": "0.5.8"})
+    done = project.run("up", "profile=fake")
+    assert done.code == 0, done.err
+    before = project.status()
+    manifest = json.loads((Path(before["folder"]) / "manifest.json").read_text())
+    served = (Path(before["folder"]) / "draft").resolve()
+    wished = Path(before["folder"]).parents[3] / "releases" / manifest["node"]["draft"]["manifest"]["digest"][:16]
+    assert (served.name, served != wished) == (manifest["served_draft"], True)
+    assert _layers(served) == {"midlayer"}
+    assert _layers(wished) == {"layers"}, "the original is kept"
+    again = project.run("up", "profile=fake", "--json")
+    assert (again.code, again.json["verdict"]["mode"], project.status()["pid"]) == (0, "verify", before["pid"]), (
+        again.err
+    )
+
+
+def _layers(release: Path) -> set[str]:
+    """How the layer's tensors are spelled in a release."""
+    names = header.read(release / "model.safetensors").tensors
+    return {name.split(".")[0] for name in names if name.split(".")[0] in ("midlayer", "layers", "model")}
