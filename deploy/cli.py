@@ -13,7 +13,20 @@ from deploy.errors import DeployError, Interrupted
 
 COMMANDS = commands.__path__[0]
 # In the order in which a user meets them; a command that is not named here stands at the end.
-ORDER = ("up", "restart", "smoke", "status", "logs", "down", "plan", "check", "history", "profile", "engine")
+ORDER = (
+    "up",
+    "restart",
+    "smoke",
+    "status",
+    "logs",
+    "down",
+    "rollback",
+    "plan",
+    "check",
+    "history",
+    "profile",
+    "engine",
+)
 
 
 class Commands(click.Group):

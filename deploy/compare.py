@@ -10,6 +10,8 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from deploy import host, words
+from deploy.facts import interpreter
+from deploy.facts.interpreter import Interpreter
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.state import Place, Run
@@ -70,6 +72,14 @@ def model_identity(node: Node, remote: Remote) -> dict[str, Any]:
     """The model on the host: headers' digests, sizes, mtimes, its config. Its `error` if it cannot be read."""
     answer: dict[str, Any] = remote.python(host.source("model_identity"), node.profile.model.path, timeout=60.0)
     return answer
+
+
+def installed_engine(node: Node, remote: Remote) -> Interpreter | None:
+    """The interpreter in which the engine is installed; None for a program that is no Python distribution."""
+    distribution = node.engine.DISTRIBUTION
+    if distribution is None or node.profile.engine.binary:
+        return None
+    return interpreter.read(remote, str(node.argv[0]), distribution)
 
 
 def differences(running: Mapping[str, Any], wished: Mapping[str, Any]) -> Iterator[str]:

@@ -13,14 +13,12 @@ from typing import Any
 
 import click
 
-from deploy import compare, drafts, record, render
+from deploy import compare, drafts, record, render, rollback
 from deploy.errors import ConfigError, Interrupted
 from deploy.events import Event
-from deploy.facts import interpreter
-from deploy.facts.interpreter import Interpreter
 from deploy.options import Options
 from deploy.plan import Node, Plan, Replica
-from deploy.recipe import REPLACE, VERIFY, Recipe
+from deploy.recipe import REPLACE, ROLLBACK, VERIFY, Recipe
 from deploy.record import Recorder
 from deploy.remote import Remote
 from deploy.runner import Course, Failure
@@ -37,6 +35,17 @@ def bring_up(wish: Wish, options: Options, session: Session, *, fresh: bool) -> 
         run = record.new_id()
         courses = [_course(replica, run, wish, session, fresh=fresh) for replica in plan.replicas]
         return walk(courses, plan, options, session, run)
+
+
+def go_back(found: Plan, options: Options, session: Session, run: str) -> int:
+    """Bring the last good run of each replica back, on hosts in hand and locked."""
+    courses = []
+    for replica in found.replicas:
+        remotes = {node.host.name: session.remotes[node.host.name] for node in replica.nodes}
+        back = rollback.replica(found.deployment, run, remotes, session.command)
+        session.emit("decided", f"back to run {rollback.source(back, remotes)}", mode="replace", hosts=list(remotes))
+        courses.append(course(back, ROLLBACK, session))
+    return walk(courses, Plan(found.deployment, tuple(c.replica for c in courses)), options, session, run)
 
 
 def walk(courses: list[Course], plan: Plan, options: Options, session: Session, run: str) -> int:
@@ -107,7 +116,7 @@ def place(node: Node, run: str, session: Session, asked: Asked) -> Place:
     """Where a new run would live, and what is there: the model on the disk, the engine."""
     remote, machine = session.remotes[node.host.name], session.machines[node.host.name]
     model = compare.model_identity(node, remote)
-    return Place(machine, node.deployment, run, model, _engine(node, remote), asked)
+    return Place(machine, node.deployment, run, model, compare.installed_engine(node, remote), asked)
 
 
 def course(replica: Replica, recipe: Recipe, session: Session) -> Course:
@@ -127,14 +136,6 @@ def key(node: Node, run: Run | None, remote: Remote) -> str:
     if run is None:
         return os.environ.get(names[0], "")
     return remote.sh('cat -- "$1/api-key"', run.folder)
-
-
-def _engine(node: Node, remote: Remote) -> Interpreter | None:
-    """The interpreter in which the engine is installed; None for a program that is no Python distribution."""
-    distribution = node.engine.DISTRIBUTION
-    if distribution is None or node.profile.engine.binary:
-        return None
-    return interpreter.read(remote, str(node.argv[0]), distribution)
 
 
 def _say_what_is_undone(wish: Wish, plan: Plan, options: Options, session: Session) -> None:
@@ -165,10 +166,10 @@ def _ask(what: str, remedy: str, options: Options) -> None:
 
 
 def _summary(courses: list[Course], readers: Readers) -> dict[str, Any]:
-    verdicts = readers.facts("verdict")
+    verdicts = [v for v in readers.facts("verdict") if not str(v.get("run", "")).endswith(rollback.SUFFIX)]
     modes = ["verify" if c.recipe is VERIFY else "replace" for c in courses if c.recipe in (VERIFY, REPLACE)]
     waived = {e.facts["check"] for e in readers.told if e.facts.get("waived") and e.facts["verdict"] == "FAIL"}
-    gates = next((v for v in reversed(verdicts) if isinstance(v, Mapping)), {})
+    gates: Mapping[str, Any] = verdicts[-1] if verdicts else {}
     found = {"mode": modes[0] if modes else None, "waived": sorted(waived), **gates}
     return {"verdict": {name: value for name, value in found.items() if value not in (None, [])}}
 

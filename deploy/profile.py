@@ -221,8 +221,9 @@ class Profile(Part):
         description="Bounds for what is measured. Default, where there is a draft: accept_length: '>= 1.15'.",
     )
     hooks: Hooks = Field(default=Hooks(), description="Executables at points of a run.")
-    on_failure: Literal["leave", "stop"] = Field(
-        default="leave", description="Whether a server that failed its smoke test or a gate keeps running."
+    on_failure: Literal["leave", "stop", "rollback"] = Field(
+        default="leave",
+        description="What becomes of a launched server that fails: left, stopped, or replaced by the last good one.",
     )
     evict: bool = Field(
         default=False, description="Whether a server of somebody else on its port or its GPUs is ended; yes or no."

@@ -17,6 +17,7 @@ from deploy.steps.preflight import preflight
 from deploy.steps.prepare import prepare
 from deploy.steps.push import push
 from deploy.steps.ready import ready
+from deploy.steps.recall import recall
 from deploy.steps.smoke import smoke
 from deploy.steps.stop import stop
 from deploy.steps.stopped import stopped
@@ -59,6 +60,7 @@ def head(verb: Verb) -> Step:
 PROVE = (each(wait), head(health), head(smoke), head(bench), head(gate), each(ready))
 REPLACE = (each(preflight), each(push), each(prepare), each(stop), each(free), each(launch), *PROVE)
 VERIFY = PROVE
+ROLLBACK = (each(preflight), each(recall), each(stop), each(free), each(launch), *PROVE)
 SMOKE = (head(health), head(smoke))
 CHECK = (each(preflight),)
 DOWN = (each(stop), each(free), each(stopped))

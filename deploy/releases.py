@@ -41,6 +41,11 @@ def bring(draft: Draft, folder: str, remote: Remote) -> tuple[str, str]:
     return target, f"{_amount(draft.manifest)} sent, sha256 equal"
 
 
+def is_whole(release: str, remote: Remote) -> bool:
+    """Whether a release is on the host, with all its files in their sizes."""
+    return _look(release, remote) == "complete"
+
+
 def seal(wanted: Manifest, incoming: str, target: str, remote: Remote, *, origin: str) -> None:
     """Read every byte of `incoming` back on the host; if it is what was wanted, make it the release `target`."""
     arrived = digest(incoming, remote)

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from deploy import hooks
+from deploy import hooks, rollback
 from deploy.errors import DeployError, Interrupted
 from deploy.plan import Node, Replica
-from deploy.recipe import Recipe, Step
+from deploy.recipe import ROLLBACK, Recipe, Step
 from deploy.remote import Remote
 from deploy.steps.stop import stop
 
@@ -124,6 +124,28 @@ def _afterwards(course: Course, failures: list[Failure]) -> None:
     course.abort.clear()  # what follows may wait again
     for node in course.replica.nodes:
         _after_failure(course, node)
+    if (
+        course.replica.head.profile.on_failure == "rollback"
+        and course.recipe is not ROLLBACK
+        and "launch" in course.done
+    ):
+        _roll_back(course)
+
+
+def _roll_back(course: Course) -> None:
+    """Bring back what served before; the run has failed all the same."""
+    head = course.remote(course.replica.head)
+    head.step = "failed"
+    try:
+        back = rollback.replica(
+            course.replica.head.deployment, f"{head.place.run}{rollback.SUFFIX}", course.remotes, "on_failure: rollback"
+        )
+    except DeployError as error:
+        tell(Failure(head.host.name, "failed", error), head)
+        return
+    head.emit("noted", f"on_failure is rollback: back to run {rollback.source(back, course.remotes)}")
+    if not _walk(Course(back, ROLLBACK, course.remotes, course.abort, course.interrupted)):
+        head.emit("noted", f"run {rollback.source(back, course.remotes)} serves again")
 
 
 def tell(failure: Failure, remote: Remote) -> None:

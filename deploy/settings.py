@@ -69,7 +69,9 @@ def load(
     given, words = sources.take("profile", words)
     name = given or name
     if not name:
-        raise ConfigError("no profile is named", remedy=f"profile=NAME; known: {', '.join(project.profiles())}")
+        known = project.profiles()
+        meant = next((word for word in words if word in known), "NAME")
+        raise ConfigError("no profile is named", remedy=f"profile={meant}; known: {', '.join(known)}")
     files = tuple(sources.files(name, project))
     hosts, document = inventory.read(project.inventory, project.shown(project.inventory))
     cwd = cwd or Path.cwd()

@@ -36,7 +36,15 @@ class Run:
     @property
     def node(self) -> Node | None:
         """What was launched; None where the manifest is missing or from a version that we cannot read."""
-        return Node.from_json(self.manifest["node"]) if self.manifest else None
+        try:
+            return Node.from_json(self.manifest["node"]) if self.manifest else None
+        except (KeyError, TypeError, ValueError):  # pydantic's error is a ValueError
+            return None
+
+    @property
+    def good(self) -> bool:
+        """Whether it had passed its gates."""
+        return bool(self.verdict and self.verdict.get("holds"))
 
     @property
     def ending(self) -> str:
@@ -102,11 +110,18 @@ class Place:
     engine: Interpreter | None = None
     asked: Asked = Asked()
     key: str = ""
+    source: Run | None = None  # the run that is gone back to
 
     @property
     def current(self) -> Run | None:
         """What was launched last when the host was locked."""
         return self.machine.current(self.deployment)
+
+    @property
+    def previous(self) -> Run | None:
+        """The last run that had passed its gates before the current one."""
+        known = self.machine.deployments.get(self.deployment)
+        return known.previous if known else None
 
     @property
     def runs(self) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ LAYERS = [
     "remote facts acceptance",
     "state foreign",
     "owned releases asking compare",
-    "hooks drafts checks",
+    "hooks drafts checks rollback",
     "steps",
     "recipe runner record render",
     "session wish",

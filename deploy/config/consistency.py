@@ -9,11 +9,27 @@ if TYPE_CHECKING:
     from deploy.profile import Profile
 
 
+# flags by which the tool itself finds the server, and asks it, and knows what it serves
+OWN_FLAGS = {
+    "sglang": {
+        "port": "port",
+        "model-path": "model.path",
+        "model": "model.path",
+        "served-model-name": "model.name",
+        "speculative-draft-model-path": "draft.path",
+        "speculative-draft-model": "draft.path",
+        "nnodes": "nodes",
+    },
+    "llamacpp": {"port": "port", "model": "model.path", "alias": "model.name", "model-draft": "draft.path"},
+}
+
+
 def contradictions(profile: Profile) -> Iterator[tuple[str, str]]:
     """Each (dotted path, what is wrong) that no single field shows."""
     yield from _speculation(profile)
     yield from _spread(profile)
     yield from _said_twice(profile)
+    yield from _own_flags(profile)
 
 
 def _speculation(profile: Profile) -> Iterator[tuple[str, str]]:
@@ -60,3 +76,11 @@ def _said_twice(profile: Profile) -> Iterator[tuple[str, str]]:
     for name in profile.nccl.variables():
         if f"NCCL_{name}" in profile.env:
             yield f"env.NCCL_{name}", f"is also said by nccl.{name}"
+
+
+def _own_flags(profile: Profile) -> Iterator[tuple[str, str]]:
+    own = OWN_FLAGS.get(profile.engine.name, {})
+    for name in profile.args:
+        key = own.get(name.replace("_", "-"))
+        if key:
+            yield f"args.{name}", f"is said by `{key}`: the tool would go on with the other value"

@@ -19,7 +19,7 @@ def gate(node: Node, remote: Remote) -> str:
         for value in (measured.get(name),)
     ]
     holds = all(result["holds"] for result in results)
-    verdict = {"holds": holds, "gates": results, "at": time.time(), **_figures(measured)}
+    verdict = {"run": remote.place.run, "holds": holds, "gates": results, "at": time.time(), **_figures(measured)}
     remote.write(remote.place.folder, {"verdict.json": json.dumps(verdict, indent=1)})
     remote.say("verdict", verdict=verdict)
     if not holds:

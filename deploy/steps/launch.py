@@ -6,8 +6,8 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 from deploy import __version__, words
 from deploy.compare import fingerprint
@@ -34,9 +34,7 @@ done
 def launch(node: Node, remote: Remote) -> str:
     """Write down what is to run, then start it"""
     place = remote.place
-    values = _secrets(node)
-    manifest = json.dumps(_manifest(node, remote, values), indent=1)
-    remote.write(place.folder, {**_files(node, values), "manifest.json": manifest})
+    remote.write(place.folder, _recalled(node, remote) if place.source else _fresh(node, remote))
     _switch(remote)
     with remote.aside() as beside:
         beside.change(START, place.folder, place.run)
@@ -45,6 +43,19 @@ def launch(node: Node, remote: Remote) -> str:
     if not run.alive:
         return f"it has {run.ending} already; the next step tells why"
     return f"pid {run.pid}, log {place.folder}/server.log"
+
+
+def _fresh(node: Node, remote: Remote) -> dict[str, str]:
+    values, salt = _secrets(node), secrets.token_hex(8)
+    fingerprints = {"salt": salt, **{name: fingerprint(salt, value) for name, value in values.items()}}
+    return {**_files(node, values), "manifest.json": _manifest(node, remote, fingerprints)}
+
+
+def _recalled(node: Node, remote: Remote) -> dict[str, str]:
+    """The files are there already, copied by `recall`: our own environment may not have the secrets of that time."""
+    source = remote.place.source
+    fingerprints = (source.manifest or {}).get("secrets") if source else None
+    return {"manifest.json": _manifest(node, remote, fingerprints or {})}
 
 
 def _secrets(node: Node) -> dict[str, str]:
@@ -66,11 +77,10 @@ def _files(node: Node, values: dict[str, str]) -> dict[str, str]:
     return files
 
 
-def _manifest(node: Node, remote: Remote, values: dict[str, str]) -> dict[str, Any]:
+def _manifest(node: Node, remote: Remote, fingerprints: Mapping[str, str]) -> str:
     """The whole wish, and what came of it; enough to take this run up again without the profile."""
     draft = remote.sh('readlink -- "$1/draft"', remote.place.folder, ok=(0, 1)).strip()
-    salt = secrets.token_hex(8)
-    return {
+    manifest = {
         "run": remote.place.run,
         "tool": __version__,
         "wished": node.digest,
@@ -78,16 +88,18 @@ def _manifest(node: Node, remote: Remote, values: dict[str, str]) -> dict[str, A
         **asdict(remote.place.asked),
         "model": {key: remote.place.model.get(key) for key in ("identity", "size")},
         "engine_version": remote.place.engine and remote.place.engine.installed,
-        "secrets": {"salt": salt, **{name: fingerprint(salt, value) for name, value in values.items()}},
+        "source": remote.place.source and remote.place.source.id,
+        "secrets": dict(fingerprints),
         "by": f"{getpass.getuser()}@{socket.gethostname()}",
         "at": time.time(),
         "node": node.to_json(),
     }
+    return json.dumps(manifest, indent=1)
 
 
 def _switch(remote: Remote) -> None:
     """`current` becomes this run; `previous` the one before, if that one had passed its gates."""
     place, current = remote.place, remote.place.current
-    if current and current.verdict and current.verdict.get("holds") and current.id != place.run:
+    if current and current.good and current.id != place.run:
         remote.change(LINK, f"runs/{current.id}", f"{place.deployment_folder}/previous")
     remote.change(LINK, f"runs/{place.run}", f"{place.deployment_folder}/current")

@@ -1,0 +1,85 @@
+"""`deploy rollback` and `on_failure: rollback`: back to the last run that had passed its gates."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.project import EXAMPLES, Project, with_run
+
+
+def another_draft(folder: Path) -> Path:
+    """The healthy draft with other bytes."""
+    shutil.copytree(EXAMPLES / "draft", folder)
+    (folder / "config.json").write_text((folder / "config.json").read_text() + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_it_goes_back_to_the_last_good_run(project: Project, tmp_path: Path, failures: int) -> None:
+    project.fake()
+    assert project.run("up", "profile=fake").code == 0
+    good = project.status()
+    if failures == 0:
+        assert project.run("restart", "--ckpt", str(another_draft(tmp_path / "other"))).code == 0
+        assert project.status()["draft"] != good["draft"]
+    for number in range(failures):
+        dead = project.run("restart", "--ckpt", str(another_draft(tmp_path / f"d{number}")), 'env.FAKE={"die_at":"kv"}')
+        assert dead.code == 6, dead.err
+    done = project.run("rollback")
+    assert done.code == 0, done.err
+    now = project.status()
+    assert (now["state"], now["draft"], now["accept_length"]) == ("serving", good["draft"], 3.0)
+    assert (now["run"] != good["run"], with_run(good["run"])) == (True, [])
+    again = project.run("up", "profile=fake", "--json")
+    assert (again.code, again.json["verdict"]["mode"]) == (0, "verify"), again.err
+
+
+def test_it_keeps_the_secrets_of_that_time(project: Project) -> None:
+    project.fake(secrets={"HF_TOKEN": "env", "SERVER_KEY": "api-key"})
+    env = {"HF_TOKEN": "first-token", "SERVER_KEY": "first-key-123"}
+    assert project.run("up", "profile=fake", env=env).code == 0
+    assert project.run("up", "profile=fake", env={"HF_TOKEN": "second", "SERVER_KEY": "second-key-45"}).code == 0
+    done = project.run("rollback")
+    assert done.code == 0, done.err
+    environ = Path(f"/proc/{with_run(project.status()['run'])[-1]}/environ").read_bytes().split(b"\0")
+    assert b"HF_TOKEN=first-token" in environ
+    assert "first" not in done.out + done.err
+    assert project.run("smoke").code == 0
+
+
+def test_there_is_nothing_to_go_back_to(project: Project) -> None:
+    project.fake(fake={"accept_length": 1.0})
+    assert project.run("up", "profile=fake").code == 9
+    before = project.status()
+    done = project.run("rollback")
+    assert (done.code, "no earlier run" in done.err, project.status()["pid"]) == (5, True, before["pid"]), done.err
+
+
+def test_a_release_that_is_gone_is_refused_and_nothing_is_touched(project: Project, tmp_path: Path) -> None:
+    project.fake()
+    assert project.run("up", "profile=fake").code == 0
+    release = (Path(project.status()["folder"]) / "draft").resolve()
+    assert project.run("restart", "--ckpt", str(another_draft(tmp_path / "other"))).code == 0
+    before = project.status()
+    shutil.rmtree(release)
+    done = project.run("rollback")
+    assert (done.code, "gone from the host" in done.err, project.status()["pid"]) == (5, True, before["pid"]), done.err
+
+
+def test_a_failed_restart_brings_back_what_served(project: Project, tmp_path: Path) -> None:
+    project.fake(on_failure="rollback")
+    assert project.run("up", "profile=fake").code == 0
+    good = project.status()
+    done = project.run("restart", "--ckpt", str(another_draft(tmp_path / "other")), 'env.FAKE={"accept_length":1.0}')
+    assert (done.code, "serves again" in done.err) == (9, True), done.err
+    now = project.status()
+    assert (now["state"], now["draft"], now["accept_length"]) == ("serving", good["draft"], 3.0)
+
+
+def test_a_first_launch_that_fails_has_nothing_to_go_back_to(project: Project) -> None:
+    project.fake(on_failure="rollback", fake={"die_at": "kv"})
+    done = project.run("up", "profile=fake")
+    assert (done.code, "no earlier run" in done.err) == (6, True), done.err
