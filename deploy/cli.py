@@ -19,6 +19,7 @@ ORDER = (
     "smoke",
     "status",
     "logs",
+    "tunnel",
     "down",
     "rollback",
     "plan",

@@ -166,7 +166,8 @@ def _ask(what: str, remedy: str, options: Options) -> None:
 
 
 def _summary(courses: list[Course], readers: Readers) -> dict[str, Any]:
-    verdicts = [v for v in readers.facts("verdict") if not str(v.get("run", "")).endswith(rollback.SUFFIX)]
+    told = [verdict for verdict in readers.facts("verdict") if isinstance(verdict, Mapping)]  # a finding has a word
+    verdicts = [verdict for verdict in told if not str(verdict.get("run")).endswith(rollback.SUFFIX)]
     modes = ["verify" if c.recipe is VERIFY else "replace" for c in courses if c.recipe in (VERIFY, REPLACE)]
     waived = {e.facts["check"] for e in readers.told if e.facts.get("waived") and e.facts["verdict"] == "FAIL"}
     gates: Mapping[str, Any] = verdicts[-1] if verdicts else {}

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SSHD = "/usr/sbin/sshd"
+ROOT = Path(__file__).resolve().parent.parent
 ONE_HOST = Path(__file__).with_name("one_host.sh")
 NEEDS = ("setpriv", "unshare", "nsenter", "ip", "tc", "rsync", "ssh", "ssh-keygen")
 DIES_WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"]
@@ -194,7 +195,7 @@ def _one_host(keys: Keys, folder: Path, address: str, switch: int) -> Iterator[N
         "--propagation",
         "private",
     ]
-    with _process([*own, "sh", str(ONE_HOST), str(folder), folder.name, address], folder / "log") as unshare:
+    with _process([*own, "sh", str(ONE_HOST), str(folder), folder.name, address, str(ROOT)], folder / "log") as unshare:
         (folder / "pid").write_text(str(_child(unshare)))
         peer = ["type", "veth", "peer", "name", "eth0", "netns", (folder / "pid").read_text()]
         run(*_in_network(switch), "ip", "link", "add", folder.name, *peer)

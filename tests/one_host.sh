@@ -1,7 +1,7 @@
-# one_host.sh FOLDER NAME ADDRESS/PREFIX: becomes a host, in namespaces that are its own already; sshd is its process 1.
+# one_host.sh FOLDER NAME ADDRESS/PREFIX CHECKOUT: becomes a host, in namespaces that are its own already; sshd is its process 1.
 # FOLDER holds machine-id, sshd_config, host_key, id.pub, and an empty folder `root`.
 set -e
-folder=$1 name=$2 address=$3
+folder=$1 name=$2 address=$3 checkout=$4
 hostname "$name"
 
 # its cable comes from outside, once this process is there to receive it
@@ -24,6 +24,13 @@ mount -t sysfs sysfs sys 2>/dev/null || mount --rbind /sys sys
 mount -t tmpfs tmpfs run
 mount -t tmpfs -o mode=1777 tmpfs tmp
 mkdir run/sshd
+case $checkout in
+/tmp/* | /run/*) # hidden by the host's own; servers and models of the tests lie in it
+    mkdir -p "./$checkout"
+    mount --bind "$checkout" "./$checkout"
+    mount -o remount,ro,bind "./$checkout"
+    ;;
+esac
 
 cp "$folder/machine-id" etc/machine-id
 cp "$folder/sshd_config" "$folder/host_key" "$folder/id.pub" etc/ssh/

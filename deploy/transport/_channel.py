@@ -74,6 +74,10 @@ class Tunnelled:
     def settimeout(self, timeout: float | None) -> None:
         self._channel.settimeout(timeout)
 
+    def shutdown(self, _how: int, /) -> None:
+        """Say that no more comes from us (socket.SHUT_WR); the answer may still be read."""
+        self._channel.shutdown_write()
+
     def makefile(self, _mode: Literal["rb"] = "rb", /) -> io.BufferedReader:
         self._files += 1
         return io.BufferedReader(_File(self))
