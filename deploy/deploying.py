@@ -122,10 +122,10 @@ def place(node: Node, run: str, session: Session, asked: Asked) -> Place:
 def course(replica: Replica, recipe: Recipe, session: Session) -> Course:
     """A replica on its way; its hosts share one switch."""
     remotes = {node.host.name: session.remotes[node.host.name] for node in replica.nodes}
-    abort = session.remotes[replica.head.host.name].abort
+    head = session.remotes[replica.head.host.name]
     for remote in remotes.values():
-        remote.abort = abort
-    return Course(replica, recipe, remotes, abort, session.interrupted)
+        remote.abort, remote.head_ready = head.abort, head.head_ready
+    return Course(replica, recipe, remotes, head.abort, session.interrupted)
 
 
 def key(node: Node, run: Run | None, remote: Remote) -> str:

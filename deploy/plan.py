@@ -214,6 +214,7 @@ def _node(group: list[Host], rank: int, profile: Profile, draft: Draft | None, i
             draft=RunPath(draft.served) if draft else None,
             rank=rank,
             head=group[0].address,
+            address=group[rank].address,
         )
     )
     flags = {flag: name for name, flag in profile.secrets.items() if flag != "env"}

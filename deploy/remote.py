@@ -26,13 +26,18 @@ Emit = Callable[[Event], None]
 
 
 class Remote:
-    """One host, reached; events said here carry its name and the step that runs."""
+    """One host, reached; events said here carry its name and the step that runs.
+
+    `abort` and `head_ready` are shared by the hosts of a replica: one stops all of them, the other tells ranks above 0
+    that the head answers.
+    """
 
     def __init__(self, where: Host, reached: Transport, emit: Emit, abort: threading.Event) -> None:
         self.host = where
         self.interpreter = host.python(where.transport)
         self.transport = reached
         self.abort = abort
+        self.head_ready = threading.Event()
         self.step = ""
         self.lease: Lease | None = None
         self._place: Place | None = None

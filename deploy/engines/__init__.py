@@ -25,6 +25,7 @@ class Request:
     draft: RunPath | None
     rank: int
     head: str
+    address: str
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class Engine(Protocol):
     """The Python distribution whose version is the engine's, if it is one."""
     READY: re.Pattern[str] | None
     """The log line after which its readiness can be asked for; None: ask from the start."""
+    LINGERS: frozenset[str]
+    """Failures (`Explanation.signature`) after which it never serves and never ends: waiting makes no sense then."""
     READY_PATH: str
     """Answers 200 when it is ready to generate."""
 

@@ -59,7 +59,7 @@ S18  Capture cuda graph failed:
 S22  'CustomAllReduceV2' object has no attribute 'obj'
     a known fault of SGLang 0.5.11 in the custom all-reduce
     -> upgrade, or set disable-custom-all-reduce
-S23  custom_all_reduce.*invalid argument|Setup Custom allreduce failed with
+S23  custom_all_reduce.*invalid argument
     the custom all-reduce may not share memory between these GPUs
     -> set disable-custom-all-reduce; give CUDA_VISIBLE_DEVICES as numbers
 S26  no kernel image is available

@@ -13,6 +13,7 @@ from deploy.words import Word, path
 
 DISTRIBUTION = None
 READY = None
+LINGERS: frozenset[str] = frozenset()
 READY_PATH = "/v1/models"
 
 

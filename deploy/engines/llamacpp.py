@@ -15,6 +15,7 @@ from deploy.words import RunPath, Word, path
 
 DISTRIBUTION = "xllamacpp"
 READY = re.compile(r"listening on http://")
+LINGERS: frozenset[str] = frozenset()
 READY_PATH = "/health"
 
 SPECULATION = {"EAGLE3": "draft-eagle3", "STANDALONE": "draft-simple"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from deploy.words import RunPath, Word, path
 
 DISTRIBUTION = "sglang"
 READY = re.compile(r"The server is fired up and ready to roll!")
+LINGERS = frozenset({"S11"})
 READY_PATH = "/health_generate"  # generates a token, which /health may be told not to do
 
 DIST_PORT_OFFSET = 1000  # rendezvous of several nodes: out of the range SGLang derives from --port
@@ -50,7 +52,18 @@ def command(request: Request) -> Command:
     }
     argv = (path(request.python), "-m", "sglang.launch_server")
     said = words(ALIASES, flags, _parallel(request), _speculative(request), profile.args)
-    return Command((*argv, *said), env=ENVIRONMENT)
+    return Command((*argv, *said), env={**ENVIRONMENT, **_own_address(request)})
+
+
+def _own_address(request: Request) -> dict[str, str]:
+    """Several nodes must know their own: SGLang guesses it by a route to the outside, and where there is none, the
+    group hangs without another word. A name that only ssh knows is left to the profile's env.
+    """
+    try:
+        ipaddress.ip_address(request.address)
+    except ValueError:
+        return {}
+    return {"SGLANG_HOST_IP": request.address} if request.profile.nodes > 1 else {}
 
 
 def _parallel(request: Request) -> dict[str, Any]:

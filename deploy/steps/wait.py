@@ -43,7 +43,9 @@ def wait(node: Node, remote: Remote) -> str:
         raise watch.failure(time.monotonic() - started) from None
     finally:
         watch.close()
-    return f"ready after {time.monotonic() - started:.1f} s"
+    if node.rank == 0:
+        remote.head_ready.set()
+    return f"{'ready' if node.rank == 0 else 'alive, its head is ready'} after {time.monotonic() - started:.1f} s"
 
 
 class _Watch:
@@ -78,6 +80,8 @@ class _Watch:
         """Whether it answers its readiness question; asked once at the start, then after its ready line."""
         if self._remote.abort.is_set():
             self.over.set()
+        if self._node.rank:  # what a follower answers says nothing of the whole
+            return self._remote.head_ready.is_set() and not self._gone
         if self._looked_once and not self._said_ready:
             return False
         self._looked_once = True
@@ -141,7 +145,8 @@ class _Watch:
     def _silence(self, seconds: float) -> None:
         """Too long, or after last words that are known to be a death: SGLang whose port is taken never exits."""
         if seconds >= FATAL and self._fatal is None:
-            self._fatal = self._node.engine.explain(self._text()) or False
+            known = self._node.engine.explain(self._text())
+            self._fatal = known if known and known.signature in self._node.engine.LINGERS else False
         if self._fatal or seconds >= self._node.profile.ready.stall:
             self.over.set()
 

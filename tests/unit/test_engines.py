@@ -25,7 +25,9 @@ def profile(engine: str | dict[str, Any], **fields: Any) -> Profile:
 
 
 def command(wish: Profile, draft: RunPath | None = None, rank: int = 0) -> Command:
-    return engines.load(wish.engine.name).command(Request(wish, wish.engine.python, draft, rank, "192.0.2.1"))
+    return engines.load(wish.engine.name).command(
+        Request(wish, wish.engine.python, draft, rank, "192.0.2.1", f"192.0.2.{rank + 1}")
+    )
 
 
 def pairs(said: Command) -> dict[str, Any]:
