@@ -25,7 +25,7 @@ LAYERS = [
     "plan lease",
     "remote facts acceptance",
     "state foreign",
-    "owned releases asking compare tunnel",
+    "owned releases asking compare tunnel watch",
     "hooks drafts checks rollback",
     "steps",
     "recipe runner record render",

@@ -1,5 +1,6 @@
 """Follow a run's log and its launcher's life: watch.py FOLDER PID TICKS OFFSET.
 
+The log is read from OFFSET on; below zero, from so many bytes before its end.
 Prints JSON lines: {"log": [line, ...]} as it grows, {"alive": true} once a second, and at the end
 {"gone": exit code or null} after the last words of the log. Looks every 50 ms, asks no server.
 Runs on the host: Python >= 3.8, standard library only.
@@ -81,8 +82,18 @@ def exit_code(folder: str) -> int | None:
         return None
 
 
+def start(path: str, offset: int) -> int:
+    if offset >= 0:
+        return offset
+    try:
+        return max(0, os.path.getsize(path) + offset)
+    except OSError:
+        return 0
+
+
 def main(folder: str, pid: str, ticks: str, offset: str) -> None:
-    log, told = Log(os.path.join(folder, "server.log"), int(offset)), 0.0
+    path = os.path.join(folder, "server.log")
+    log, told = Log(path, start(path, int(offset))), 0.0
     while True:
         living = alive(pid, ticks)  # before the log: its last words come after we saw it die
         lines = log.lines()

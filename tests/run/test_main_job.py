@@ -321,3 +321,11 @@ def _layers(release: Path) -> set[str]:
     """How the layer's tensors are spelled in a release."""
     names = header.read(release / "model.safetensors").tensors
     return {name.split(".")[0] for name in names if name.split(".")[0] in ("midlayer", "layers", "model")}
+
+
+def test_a_server_that_writes_a_lot_costs_neither_time_nor_disk_here(project: Project) -> None:
+    project.fake(fake={"log_bytes": 60_000_000})
+    assert project.run("up", "profile=fake", timeout=60).code == 0
+    assert project.run("up", "profile=fake", timeout=60).code == 0, "it is adopted with the end of its log alone"
+    for events in (project.folder / "runs").glob("*/events.jsonl"):
+        assert events.stat().st_size < 1_000_000
