@@ -41,7 +41,7 @@ def tiny(place: Place, tmp_path: Path) -> Iterator[Deployment]:
 
 
 def accept_length(done: Done) -> float:
-    return float(done.json["verdict"]["accept_length"])
+    return float(done.json["verdict"].get("accept_length", 0.0))
 
 
 def test_it_comes_up_is_verified_answers_and_goes_without_a_trace(tiny: Deployment) -> None:
@@ -87,4 +87,12 @@ def test_a_draft_that_does_not_load_is_explained(tiny: Deployment, tmp_path: Pat
     done = tiny.run("restart", "--ckpt", str(cut))
     assert (done.code, "the GGUF file is cut short" in done.err) == (6, True), done.err
     assert tiny.project.status()["state"] == "dead"
-    assert tiny.run("restart", "--ckpt", str(HEALTHY)).code == 0
+
+
+def test_a_draft_that_lies_on_the_host_is_served_from_there(tiny: Deployment, tmp_path: Path) -> None:
+    assert tiny.up().code == 0
+    lying = f"{tmp_path}/on the host/step 7.gguf"
+    tiny.place.inside("sh", "-c", 'mkdir -p "${2%/*}" && cp "$1" "$2"', "sh", str(HEALTHY), lying)
+    done = tiny.run("restart", "--ckpt", f"{tiny.place.name}:{lying}", "--json")
+    assert (done.code, accept_length(done) > 3) == (0, True), done.err
+    assert tiny.project.status()["draft_from"] == f"{tiny.place.name}:{lying}"
