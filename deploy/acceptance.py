@@ -26,6 +26,22 @@ class Acceptance:
         return 1 + self.accepted / self.steps
 
 
+def impossible(requests: Iterable[Counters], num_steps: int | None) -> str:
+    """Why these counters cannot be true, with the counters; "" where they can.
+
+    In a verify step at most what was drafted is accepted: `num_steps` tokens, where that is known.
+    """
+    for told in requests:
+        if told.steps is None or told.accepted is None:
+            continue
+        raw = f"{told.accepted} drafts accepted in {told.steps} verify steps"
+        if told.drafted is not None and told.accepted > told.drafted:
+            return f"{raw}, of {told.drafted} drafted tokens"
+        if num_steps is not None and told.accepted > told.steps * num_steps:
+            return f"{raw} of {num_steps} drafted tokens each"
+    return ""
+
+
 def over(requests: Iterable[Counters]) -> Acceptance | None:
     """The acceptance of all requests together; None if any of them does not tell. Absent is not zero."""
     generated = steps = drafted = accepted = 0

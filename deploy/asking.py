@@ -17,7 +17,7 @@ def ask(question: Question, node: Node, remote: Remote, *, timeout: float) -> di
         reply = remote.http(
             "POST", node.port, question.path, dict(question.body), timeout=timeout, key=remote.place.key
         )
-    except (ConnectionError, TimeoutError) as error:
+    except OSError as error:
         raise SmokeFailed(
             f"{remote.host.name}: no answer from port {node.port}",
             evidence=f"POST {question.path}: {error or type(error).__name__}",
@@ -28,7 +28,7 @@ def ask(question: Question, node: Node, remote: Remote, *, timeout: float) -> di
         raise SmokeFailed(f"{remote.host.name}: POST {question.path} answers {reply.status}", evidence=words[:1500])
     try:
         answer = json.loads(words)
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
         raise SmokeFailed(f"{remote.host.name}: POST {question.path} answers no JSON object", evidence=words[:1500])

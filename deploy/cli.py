@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -9,7 +10,7 @@ import sys
 import click
 
 from deploy import __version__, commands
-from deploy.errors import DeployError, Interrupted
+from deploy.errors import ConfigError, DeployError, Interrupted
 
 COMMANDS = commands.__path__[0]
 # In the order in which a user meets them; a command that is not named here stands at the end.
@@ -82,21 +83,56 @@ def deploy() -> None:
     """
 
 
+# Their exit code is the run's, whether or not anybody reads what they print; that of the others is the reader's too.
+RUNS = frozenset({"up", "restart", "smoke", "down", "rollback"})
+
+
 def main() -> None:
     """Run the command line, and leave with its exit code."""
+    from deploy.render import guard
+
+    guard()
     try:
         code = deploy.main(standalone_mode=False, color=_colour())
     except click.exceptions.Abort:
-        code = Interrupted.exit_code
+        code = _failed(Interrupted("stopped"))
     except click.ClickException as error:
         error.show()
-        code = error.exit_code
+        code = _failed(ConfigError(error.format_message()))
     except DeployError as error:
         tell(error)
-        code = error.exit_code
-    except BrokenPipeError:  # `deploy ... | head`
-        code = 1
-    sys.exit(code if isinstance(code, int) else 0)
+        code = _failed(error)
+    except Exception as error:
+        _failed(DeployError(f"this is a bug of deploy: {error!r}"))
+        raise
+    sys.exit(_received(code if isinstance(code, int) else 0))
+
+
+def _failed(error: DeployError) -> int:
+    """The error for a program that asked for one JSON document and has got none so far; the exit code."""
+    from deploy.render import written
+
+    sys.stdout.flush()
+    options = sys.argv[1:][: sys.argv[1:].index("--")] if "--" in sys.argv[1:] else sys.argv[1:]
+    if "--json" in options and not written(sys.stdout):
+        import json
+
+        told = {"what": error.what, "evidence": error.evidence, "remedy": error.remedy, "error": type(error).__name__}
+        click.echo(json.dumps({"exit_code": error.exit_code, "error": told}, indent=1))
+    return error.exit_code
+
+
+def _received(code: int) -> int:
+    """The exit code of a command whose output may not have arrived."""
+    from deploy.render import lost
+
+    sys.stdout.flush()
+    refused = lost(sys.stdout)
+    if refused is None or RUNS.intersection(sys.argv[1:2]):
+        return code
+    if refused.errno != errno.EPIPE:  # `deploy ... | head` has seen enough
+        click.echo(f"stdout: {refused.strerror}", err=True)
+    return code or 1
 
 
 def _colour() -> bool | None:

@@ -36,7 +36,7 @@ def decide(nodes: Sequence[tuple[Node, Place]]) -> Decision:
 
 
 def _reason(node: Node, run: Run | None, model: Mapping[str, Any]) -> str:
-    if run is None or not run.alive or run.manifest is None:
+    if run is None or not run.alive or run.stopped or run.manifest is None:
         return _not_there(run)
     if run.manifest.get("wished") != node.digest:
         return _what_differs(run.manifest, node)
@@ -60,6 +60,8 @@ def _what_differs(manifest: Mapping[str, Any], node: Node) -> str:
 def _not_there(run: Run | None) -> str:
     if run is None:
         return "nothing runs"
+    if run.alive and run.stopped:
+        return f"run {run.id} was told to end, {run.stopped}"
     return f"run {run.id} has no manifest" if run.alive else f"run {run.id} {run.ending}"
 
 

@@ -8,12 +8,12 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
 
-from deploy import compare, drafts, record, render, rollback
+from deploy import compare, drafts, record, render, rollback, secret
 from deploy.errors import ConfigError, Interrupted
 from deploy.events import Event
 from deploy.options import Options
@@ -57,7 +57,8 @@ def walk(courses: list[Course], plan: Plan, options: Options, session: Session, 
         summary = _summary(courses, readers)
         code = readers.finish(failures, round(time.monotonic() - started, 3), summary)
     if options.json:
-        click.echo(json.dumps({"run": run, "exit_code": code, **summary, "failures": _told(failures)}, indent=1))
+        document = {"run": run, "exit_code": code, **summary, "failures": _told(failures)}
+        click.echo(json.dumps(readers.masked(document), indent=1))
     return code
 
 
@@ -106,10 +107,21 @@ def _course(replica: Replica, run: str, wish: Wish, session: Session, *, fresh: 
     why = "asked for a restart" if fresh and decision.mode == "verify" else decision.why
     session.emit("decided", why, mode="verify" if verify else "replace", hosts=[n.host.name for n in replica.nodes])
     for node in replica.nodes:
+        if not verify:
+            secret.values(node)  # a missing one is told before anything is touched
         remote, found = session.remotes[node.host.name], places[node.host.name]
         current = found.current if verify else None
         remote.place = replace(found, run=current.id if current else run, key=key(node, current, remote))
+        if current:
+            _remember(node, asked, current, remote)
     return course(replica, VERIFY if verify else REPLACE, session)
+
+
+def _remember(node: Node, asked: Asked, run: Run, remote: Remote) -> None:
+    """What is only verified was asked for in these words, and is asked these questions, from now on."""
+    manifest = json.dumps({**(run.manifest or {}), **asdict(asked), "node": node.to_json()}, indent=1)
+    if json.loads(manifest) != run.manifest:
+        remote.write(run.folder, {"manifest.json": manifest})
 
 
 def place(node: Node, run: str, session: Session, asked: Asked) -> Place:
@@ -130,7 +142,7 @@ def course(replica: Replica, recipe: Recipe, session: Session) -> Course:
 
 def key(node: Node, run: Run | None, remote: Remote) -> str:
     """The server's API key: ours if we have it, else the one that the running server was given."""
-    names = [name for name, flag in node.profile.secrets.items() if flag == "api-key"]
+    names = [name for name, flag in node.profile.secrets.items() if flag == secret.API_KEY]
     if not names:
         return ""
     if run is None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from deploy import releases
 from deploy.checkpoint import manifest
-from deploy.errors import DeployError
+from deploy.errors import DeployError, TimedOut
 from deploy.plan import Draft, Node
 from deploy.profile import Hook
 from deploy.remote import Remote
@@ -55,22 +54,33 @@ def _adopt(path: str, node: Node, remote: Remote) -> str:
 
 def _draft(hook: Hook, printed: str) -> str:
     try:
-        answer: Any = json.loads(printed)
-        return str(answer["draft"])
+        path = json.loads(printed)["draft"]
     except (ValueError, KeyError, TypeError):
-        raise DeployError(
-            f"the hook {hook.run} printed something else than one JSON object with a draft",
-            evidence=printed[-1500:],
-            remedy='print {"draft": "/path"} and nothing else to stdout, or nothing; words for people go to stderr',
-        ) from None
+        path = None
+    if isinstance(path, str) and path.startswith("/"):
+        return path
+    raise DeployError(
+        f"the hook {hook.run} printed something else than one JSON object with a draft's whole path",
+        evidence=printed[-1500:],
+        remedy='print {"draft": "/path"} and nothing else to stdout, or nothing; words for people go to stderr',
+    )
 
 
 def _run(hook: Hook, point: str, node: Node, remote: Remote) -> str:
     remote.say(f"hook {hook.run}")
     program, where = _placed(hook, remote)
     variables = _environment(hook, point, node, remote, str(Path(program).parent))
-    argv = ("env", *(f"{name}={value}" for name, value in variables.items()), program, *hook.args)
-    result = where.run(argv, stdin=json.dumps(node.to_json()).encode(), timeout=hook.timeout)
+    said = (f"{name}={value}" for name, value in variables.items())
+    # not `env NAME=VALUE program`: a path with = in it would be one more variable
+    argv = ("env", *said, "sh", "-c", 'exec "$@"', "sh", program, *hook.args)
+    try:
+        result = where.run(argv, stdin=json.dumps(node.to_json()).encode(), timeout=hook.timeout)
+    except TimedOut as error:
+        raise DeployError(
+            f"the {point} hook {hook.run} still ran after {hook.timeout:g} s on {_place(hook, remote)}, and was ended",
+            evidence=error.evidence,
+            remedy="raise its timeout in the profile",
+        ) from error
     if result.status:
         raise DeployError(
             f"the {point} hook {hook.run} ended with status {result.status} on {_place(hook, remote)}",

@@ -27,7 +27,7 @@ echo "$$ ${{20}} $(cat /proc/sys/kernel/random/boot_id)" >pid.tmp && mv pid.tmp 
 set -- "$run" # $1, since the environment may have a variable of any name
 set -a
 . ./env
-DEPLOY_RUN=${{1##*/}}
+DEPLOY_SERVER=$1
 set +a
 trap : HUP INT TERM # the server has the signal as well; what it ends with is written below
 

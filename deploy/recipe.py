@@ -63,4 +63,5 @@ VERIFY = PROVE
 ROLLBACK = (each(preflight), each(recall), each(stop), each(free), each(launch), *PROVE)
 SMOKE = (head(health), head(smoke))
 CHECK = (each(preflight),)
+STOP = (each(stop),)
 DOWN = (each(stop), each(free), each(stopped))

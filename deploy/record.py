@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets as entropy
 import time
@@ -145,12 +146,36 @@ def parse(line: str, where: str) -> Event:
     try:
         document = json.loads(line)
         known = {name: document[name] for name in _FIELDS if name in document}
-        return Event(**{"at": 0.0, **known})
-    except (ValueError, TypeError) as error:
+        event = Event(**{"at": 0.0, **known})
+        _check(event)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise DeployError(f"{where} is not an event", evidence=f"{error}\n{line[:200]}") from error
+    return event
 
 
 _FIELDS = tuple(field.name for field in fields(Event))  # a later version may write more
+
+
+def _check(event: Event) -> None:
+    """What readers rely on; TypeError where it is something else."""
+    facts = event.facts
+    if not isinstance(facts, dict):
+        raise TypeError("facts is no object")
+    hosts, recipe, code = facts.get("hosts", []), facts.get("recipe", []), facts.get("exit_code", 0)
+    verdict = facts.get("verdict") if event.kind == "run_ended" else None  # a finding's is a word
+    gates, waived = (verdict.get(name) or [] for name in ("gates", "waived")) if isinstance(verdict, dict) else ([], [])
+    right = {
+        "kind, text, host and step": all(isinstance(w, str) for w in (event.kind, event.text, event.host, event.step)),
+        "at": isinstance(event.at, int | float) and math.isfinite(event.at),
+        "hosts": isinstance(hosts, list) and all(isinstance(host, str) for host in hosts),
+        "recipe": isinstance(recipe, list) and all(isinstance(step, list) and step for step in recipe),
+        "exit_code": isinstance(code, int | str),  # a word where it was hidden as a secret's value
+        "verdict": isinstance(verdict, dict | None),
+        "gates": isinstance(gates, list) and all(isinstance(gate, dict) for gate in gates),
+        "waived": isinstance(waived, list),
+    }
+    if wrong := [name for name, holds in right.items() if not holds]:
+        raise TypeError(f"{', '.join(wrong)}: not as it is written here")
 
 
 @dataclass(frozen=True)
@@ -172,7 +197,7 @@ def summaries(runs: Path) -> list[RunSummary]:
     """All runs recorded in the folder, newest first; one that cannot be read says so in its text."""
     try:
         folders = [folder for folder in runs.iterdir() if (folder / EVENTS).is_file()]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(map(summary, folders), key=lambda run: (run.started, run.id), reverse=True)
 

@@ -16,7 +16,8 @@ from deploy.state import Place
 
 READ_BACK = 3600.0  # seconds: a target-sized draft from a slow disk
 ABSENT = 9
-LOOK = f'[ -d "$1" ] || exit {ABSENT}; cat -- "$1.json"; printf "\\0"; find "$1" -type f -printf "%s %P\\0"'
+FIND = 'find "$1" -type f -printf "%s %T@ %P\\0"'
+LOOK = f'[ -d "$1" ] || exit {ABSENT}; cat -- "$1.json"; printf "\\0"; {FIND}'
 COPY = '[ -d "$1" ] && set -- "$1/." "$2"; cp -RL --reflink=auto -- "$1" "$2"'  # of a folder, what is in it
 LINK = 'ln -sfn -- "$1" "$2.tmp" && mv -fT -- "$2.tmp" "$2"'
 
@@ -58,8 +59,7 @@ def seal(wanted: Manifest, incoming: str, target: str, remote: Remote, *, origin
             evidence="\n".join(f"differs: {name}" for name in differing),
             remedy="run the command again: what is wrong is sent anew; if it stays, suspect the host's disk",
         )
-    folder, _, name = target.rpartition("/")
-    remote.write(folder, {f"{name}.json": json.dumps({"from": origin, **wanted.to_json()}, indent=1)})
+    _note(wanted, incoming, target, remote, origin)
     # Another host with the same work folder may have been faster; the content is the same then.
     remote.change('mv -T -- "$1" "$2" 2>/dev/null || { [ -d "$2" ] && rm -rf -- "$1"; }', incoming, target)
 
@@ -74,18 +74,47 @@ def link(release: str, place: Place, remote: Remote) -> None:
     remote.change(LINK, release, f"{place.folder}/draft")
 
 
+def _note(what: Manifest, folder: str, target: str, remote: Remote, origin: str) -> None:
+    """Beside the release: what is in it, where it is from, and size and time of each file as they were read."""
+    parent, _, name = target.rpartition("/")
+    stamps = _visible(remote.sh(FIND, folder).split("\0"))
+    document = {"from": origin, **what.to_json(), "stamps": sorted(stamps)}
+    remote.write(parent, {f"{name}.json": json.dumps(document, indent=1)})
+
+
 def _look(target: str, remote: Remote) -> Literal["absent", "complete", "damaged"]:
-    """A release is renamed into place only after it was read back; its files' sizes are looked at again."""
+    """A release is renamed into place only after it was read back. Where sizes or times are not what they were then,
+    it is read again; an edit in place would be served under the old digest otherwise.
+    """
     listing = remote.sh(LOOK, target, ok=(0, ABSENT))
     if not listing:
         return "absent"
     text, *entries = listing.split("\0")
-    there = {entry for entry in entries if entry and "/." not in entry.replace(" ", "/", 1)}
+    there = _visible(entries)
     try:
-        wanted = Manifest.from_json(json.loads(text))
-    except ValueError:
+        document = json.loads(text)
+        wanted = Manifest.from_json(document)
+    except (ValueError, KeyError, TypeError):
         return "damaged"
-    return "complete" if {_entry(file) for file in wanted.files} == there else "damaged"
+    if there == set(document.get("stamps", ())):
+        return "complete"
+    if {_sized(entry) for entry in there} != {_entry(file) for file in wanted.files}:
+        return "damaged"
+    if digest(target, remote).digest != wanted.digest:
+        return "damaged"
+    if remote.lease:
+        _note(wanted, target, target, remote, str(document.get("from", "")))
+    return "complete"
+
+
+def _visible(entries: list[str]) -> set[str]:
+    """`find`'s lines "SIZE TIME PATH", without those of hidden files."""
+    return {entry for entry in entries if entry and "/." not in f"/{entry.split(' ', 2)[2]}"}
+
+
+def _sized(entry: str) -> str:
+    size, _, path = entry.split(" ", 2)
+    return f"{size} {path}"
 
 
 def _entry(file: File) -> str:

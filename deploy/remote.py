@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from deploy.state import Place
 
 FENCED = 97
+SHORT, LONG = 4 << 20, 64 << 20  # bytes of output that are kept: of any program, and of one that answers in JSON
 FENCE = f'[ "$(head -n 1 -- "$1" 2>/dev/null)" = "$2" ] || exit {FENCED}; shift 2\n'
 
 Emit = Callable[[Event], None]
@@ -56,9 +57,13 @@ class Remote:
 
     # ---- running things ------------------------------------------------------------------------------------------
 
-    def run(self, *argv: str, ok: tuple[int, ...] = (0,), timeout: float = 30.0, stdin: bytes = b"") -> str:
-        """Run a program; its stdout. RemoteFailed with its last words when its status is not in `ok`."""
-        result = self.transport.run(argv, stdin=stdin, timeout=timeout)
+    def run(
+        self, *argv: str, ok: tuple[int, ...] = (0,), timeout: float = 30.0, stdin: bytes = b"", limit: int = SHORT
+    ) -> str:
+        """Run a program; the last `limit` bytes of its stdout. RemoteFailed with its last words when its status is not
+        in `ok`.
+        """
+        result = self.transport.run(argv, stdin=stdin, timeout=timeout, limit=limit)
         if result.status == FENCED and self.lease:
             raise Locked(
                 f"{self.host.name}: our lease on the host lapsed, and somebody else may act on it now",
@@ -78,17 +83,17 @@ class Remote:
         return self.run("sh", "-c", script, "sh", *args, ok=ok, timeout=timeout)
 
     def python(self, source: str, *args: str, timeout: float = 30.0) -> Any:
-        """Run a program of `deploy/host`; the JSON that it prints."""
-        return json.loads(self.run(*self.interpreter, source, *args, timeout=timeout))
+        """Run a program of `deploy/host`; the JSON that it prints. RemoteFailed where it prints none."""
+        return self._document(self.run(*self.interpreter, source, *args, timeout=timeout, limit=LONG))
 
     def change(self, script: str, *args: str, timeout: float = 30.0, stdin: bytes = b"") -> str:
         """Like `sh`, for scripts that change something: they act only while the lock is still ours."""
-        lock, token = self._fence()
-        return self.run("sh", "-c", FENCE + script, "sh", lock, token, *args, timeout=timeout, stdin=stdin)
+        return self.run(*self._fenced(script), *args, timeout=timeout, stdin=stdin)
 
     def change_python(self, source: str, *args: str, timeout: float = 30.0, stdin: bytes = b"") -> Any:
         """Like `python`, for programs that change something."""
-        return json.loads(self.change('exec "$@"', *self.interpreter, source, *args, timeout=timeout, stdin=stdin))
+        argv = (*self._fenced('exec "$@"'), *self.interpreter, source, *args)
+        return self._document(self.run(*argv, timeout=timeout, stdin=stdin, limit=LONG))
 
     def write(self, folder: str, files: Mapping[str, str]) -> None:
         """Write small files into a folder, for their owner alone, each whole or not at all."""
@@ -117,10 +122,20 @@ class Remote:
         data = None if body is None else json.dumps(body).encode()
         return request(self.transport, method, port, path, body=data, headers=headers, timeout=timeout)
 
-    def _fence(self) -> tuple[str, str]:
+    def _fenced(self, script: str) -> tuple[str, ...]:
         if self.lease is None:
             raise Locked(f"{self.host.name}: nothing may be changed without its lock")
-        return self.lease.path, self.lease.token
+        return ("sh", "-c", FENCE + script, "sh", self.lease.path, self.lease.token)
+
+    def _document(self, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            cut = "; it is longer than 64 MiB, and its beginning is lost" if len(text) >= LONG else ""
+            words = text if len(text) <= 1000 else f"{text[:500]}\n...\n{text[-500:]}"
+            raise RemoteFailed(
+                f"{self.host.name}: our program answers no JSON{cut}", status=0, evidence=f"{error}\n{words}".strip()
+            ) from error
 
     # ---- telling -------------------------------------------------------------------------------------------------
 

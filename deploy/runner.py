@@ -64,14 +64,21 @@ def _interruption(course: Course, step: Step) -> list[Failure]:
     """Between two steps it is safe to stop."""
     if not course.interrupted.is_set():
         return []
-    return [Failure(course.replica.head.host.name, step.name, Interrupted(_where(course, step.name)))]
+    return [Failure(course.replica.head.host.name, step.name, Interrupted(_where(course, step.name, "before")))]
 
 
-def _where(course: Course, step: str) -> str:
+def _where(course: Course, step: str, at: str) -> str:
+    """Where it was stopped (`at`: before a step, or in the middle of it), and what is true now."""
+    name = course.replica.head.deployment
     if "launch" in course.done:
-        return f"detached in {step}: the server goes on; `deploy up` takes it up again, `deploy logs -f` follows it"
-    undone = "the old server is stopped, nothing was launched" if "stop" in course.done else "no server was touched"
-    return f"stopped before {step}; done: {', '.join(course.done) or 'nothing'}; {undone}. Run the command again"
+        ways = f"`deploy logs -f profile={name}` follows it, `deploy smoke profile={name}` asks it"
+        return f"detached {at} {step}: the server goes on; {ways}"
+    now = "no server was touched"
+    if "stop" in course.done:
+        now = "the old server is stopped, nothing was launched"
+    elif (at, step) == ("in", "stop"):
+        now = "the old server was told to end"
+    return f"stopped {at} {step}; done: {', '.join(course.done) or 'nothing'}; {now}. Run the command again"
 
 
 def _step(course: Course, step: Step) -> list[Failure]:
@@ -93,7 +100,7 @@ def _on_host(course: Course, step: Step, node: Node) -> Failure | None:
     except DeployError as error:
         course.abort.set()
         if isinstance(error, Interrupted) and course.interrupted.is_set():
-            error = Interrupted(_where(course, step.name))
+            error = Interrupted(_where(course, step.name, "in"))
         return Failure(node.host.name, step.name, error)
     except Exception:  # noqa: BLE001 - whatever else it is, is our bug: told whole, and the other hosts finish
         course.abort.set()

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import click
 
 from deploy import inventory, settings
+from deploy.config import sources
 from deploy.deploying import course, key
 from deploy.errors import ConfigError, DeployError
-from deploy.inventory import Host, Inventory
+from deploy.inventory import LOCAL, Host, Inventory
 from deploy.options import Options, environ
-from deploy.plan import Plan, Replica
+from deploy.plan import Node, Plan, Replica
+from deploy.profile import Profile
 from deploy.recipe import Recipe
 from deploy.runner import Course
 from deploy.session import Session, together
-from deploy.state import Machine, Place, Run
+from deploy.state import Place, Run
 from deploy.wish import home
 
 ONCE = ("waive=", "evict=")  # a restart with another checkpoint is another case: it is waived anew, or not
@@ -24,70 +27,115 @@ ONCE = ("waive=", "evict=")  # a restart with another checkpoint is another case
 
 @dataclass(frozen=True)
 class Running:
-    """One deployment and its runs, host by host, in the inventory's order."""
+    """One deployment, its runs and their hosts as the inventory has them now, in its order."""
 
     name: str
     runs: Mapping[str, Run]
+    hosts: Mapping[str, Host]
 
     @property
     def alive(self) -> bool:
-        return any(run.alive for run in self.runs.values())
+        return any(run.alive or run.left for run in self.runs.values())
+
+    @property
+    def told(self) -> bool:
+        """Whether every run says what it is."""
+        return all(run.node for run in self.runs.values())
 
     def words(self) -> tuple[str, ...]:
         """The `key=value` words with which it was launched, but for those that permit something once."""
-        first = next(iter(self.runs.values()))
-        words = first.manifest["words"] if first.manifest else ()
+        words = self._first().get("words", ())
         return tuple(word for word in words if not word.startswith(ONCE))
 
     def ckpt(self) -> str | None:
         """The checkpoint that a `restart --ckpt` gave it."""
-        first = next(iter(self.runs.values()))
-        return first.manifest["ckpt"] if first.manifest else None
+        ckpt: str | None = self._first().get("ckpt")
+        return ckpt
 
     def plan(self) -> Plan:
-        """The plan as it was launched, from the manifests."""
-        nodes = [node for run in self.runs.values() if (node := run.node)]
-        if not nodes:
-            raise ConfigError(f"the runs of {self.name} have no manifest", remedy=f"deploy up profile={self.name}")
-        size = nodes[0].profile.nodes
-        groups = [nodes[i : i + size] for i in range(0, len(nodes), size)]
+        """The plan as it was launched, from the manifests; ConfigError where one cannot be read."""
+        if not self.told:
+            raise ConfigError(
+                f"a run of {self.name} has no manifest that can be read",
+                remedy=f"deploy up profile={self.name} replaces it, deploy down profile={self.name} ends it",
+            )
+        return self._plan({name: run.node for name, run in self.runs.items() if run.node})
+
+    def plan_to_stop(self) -> Plan:
+        """Enough of a plan to end it by its processes, whatever its manifests say."""
+        return self._plan({name: run.node or _unknown(self.name, name) for name, run in self.runs.items()})
+
+    def _first(self) -> Mapping[str, Any]:
+        return next(iter(self.runs.values())).manifest or {}
+
+    def _plan(self, nodes: Mapping[str, Node]) -> Plan:
+        here = [replace(node, host=self.hosts[name]) for name, node in nodes.items()]
+        size = here[0].profile.nodes
+        groups = [here[i : i + size] for i in range(0, len(here), size)]
         return Plan(self.name, tuple(Replica(tuple(sorted(group, key=lambda node: node.rank))) for group in groups))
 
 
+def _unknown(deployment: str, host: str) -> Node:
+    profile = Profile.model_validate({"name": deployment, "engine": "command", "hosts": host, "model": "unknown"})
+    return Node(Host.model_validate({"name": host}), profile, 0, (), (), (), None)
+
+
 def hosts(options: Options) -> tuple[Host, ...]:
-    """The hosts to be asked: all of the inventory, or --hosts."""
+    """The hosts to be asked: --hosts, or all of the inventory and this machine, where profiles may say `localhost`."""
     found: Inventory = inventory.load(home(options).inventory)
-    return found.select(options.hosts or ("all" if found.hosts else "localhost"))
+    if options.hosts:
+        return found.select(options.hosts)
+    return found.select(["all", LOCAL] if found.hosts else LOCAL)
 
 
-def ask(options: Options, session: Session) -> dict[str, DeployError]:
-    """Ask the hosts what they have. Those that do not answer are named, and are an error if none does."""
+def ask(options: Options, session: Session, *, all_must_answer: bool = False) -> dict[str, DeployError]:
+    """Ask the hosts what they have. Those that do not answer are named, and are an error if none does.
+
+    Who would change something must hear from all: the deployment may be on the one that is silent.
+    """
     failed = session.ask(hosts(options))
-    if failed and not session.machines:
-        raise together(failed)
+    if failed and (all_must_answer or not session.machines):
+        error = together(failed)
+        error.remedy = f"{error.remedy}; or go without: --hosts 'all,!{',!'.join(failed)}'".lstrip("; ")
+        raise error
     for name, error in failed.items():
         click.echo(f"{name} does not answer and is left out: {error.what}", err=True)
     return failed
 
 
-def deployments(machines: Mapping[str, Machine]) -> dict[str, Running]:
+def deployments(session: Session) -> dict[str, Running]:
     """Every deployment that the hosts know, by name."""
     found: dict[str, dict[str, Run]] = {}
-    for host, machine in machines.items():
+    for host, machine in session.machines.items():
         for name, deployment in machine.deployments.items():
             if deployment.current:
                 found.setdefault(name, {})[host] = deployment.current
-    return {name: Running(name, runs) for name, runs in sorted(found.items())}
+    return {
+        name: Running(name, runs, {host: session.remotes[host].host for host in runs})
+        for name, runs in sorted(found.items())
+    }
+
+
+def only_profile(options: Options) -> str | None:
+    """The name in `profile=NAME`, for commands that take no other word; a ConfigError for any other."""
+    name, others = sources.take("profile", options.words)
+    if others:
+        bare = "=" not in others[0]
+        raise ConfigError(
+            f"{others[0]!r} means nothing here" if not bare else f"{others[0]!r} is not key=value",
+            remedy=f"did you mean profile={others[0]}?" if bare else "this command takes profile=NAME and options",
+        )
+    return name
 
 
 def the_one(options: Options, session: Session) -> Running:
     """The deployment that is meant: `profile=NAME`, else the only one that runs, else the only one there is."""
-    known = deployments(session.machines)
-    wanted = [word.partition("=")[2] for word in options.words if word.startswith("profile=")]
+    known = deployments(session)
+    wanted, _ = sources.take("profile", options.words)
     if wanted:
-        if wanted[-1] in known:
-            return known[wanted[-1]]
-        raise ConfigError(f"no host has a deployment {wanted[-1]}", remedy=f"known: {', '.join(known) or 'none'}")
+        if wanted in known:
+            return known[wanted]
+        raise ConfigError(f"no host has a deployment {wanted}", remedy=f"known: {', '.join(known) or 'none'}")
     for candidates in ([one for one in known.values() if one.alive], list(known.values())):
         if len(candidates) == 1:
             return candidates[0]
@@ -101,7 +149,7 @@ def the_one(options: Options, session: Session) -> Running:
 
 def narrowed(options: Options, running: Running) -> Plan:
     """The running plan with this command line's overrides for what is asked of the server (smoke, bench, gates)."""
-    words = [word for word in options.words if not word.startswith("profile=")]
+    _, words = sources.take("profile", options.words)
     if not words:
         return running.plan()
     profile = settings.load(running.name, [*running.words(), *words], home(options), environ()).profile()

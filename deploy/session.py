@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -94,6 +95,8 @@ class Session:
                 self._events.put(END)
 
         threading.Thread(target=conduct, name="conductor", daemon=True).start()
+        for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal and a cancelled job are a Ctrl-C too
+            signal.signal(number, signal.default_int_handler)
         while True:
             try:
                 event = self._events.get()
@@ -139,6 +142,10 @@ class Readers:
             self.told.append(event)
         self.recorder.on(event)
         self.view.on(event)
+
+    def masked(self, document: dict[str, Any]) -> dict[str, Any]:
+        """A document as it may be shown."""
+        return dict(masked(Event("noted", facts=document), self.hidden).facts)
 
     def facts(self, name: str) -> list[Any]:
         """What steps said under this name, in order."""

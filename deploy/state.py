@@ -32,6 +32,7 @@ class Run:
     alive: bool
     exit: str
     stopped: str
+    left: int = 0  # living processes of the run, other than its launcher
 
     @property
     def node(self) -> Node | None:
@@ -49,6 +50,8 @@ class Run:
     @property
     def ending(self) -> str:
         """In words, how a run that is not alive ended."""
+        if self.left:
+            return f"has lost its launcher, but {self.left} of its processes live"
         if self.stopped:
             return f"stopped {self.stopped}"
         if not self.pid:
@@ -73,6 +76,7 @@ class Machine:
     id: str
     hostname: str
     user: str
+    home: str
     work: str
     root: str
     deployments: Mapping[str, Deployment]
@@ -124,22 +128,23 @@ class Place:
         return known.previous if known else None
 
     @property
-    def runs(self) -> tuple[str, ...]:
-        """The ids of all of the deployment's runs, this one included."""
-        known = self.machine.deployments.get(self.deployment)
-        return (*(known.runs if known else ()), self.run)
-
-    @property
     def deployment_folder(self) -> str:
         return f"{self.machine.root}/{self.deployment}"
 
     @property
+    def runs(self) -> str:
+        """The folder of all of the deployment's runs."""
+        return f"{self.deployment_folder}/runs"
+
+    @property
     def folder(self) -> str:
-        return f"{self.deployment_folder}/runs/{self.run}"
+        return f"{self.runs}/{self.run}"
 
     def releases(self, node: Node) -> str:
         """Where the node's checkpoints go."""
         to = node.profile.draft.to if node.profile.draft else None
+        if to and to.startswith("~/"):
+            return f"{self.machine.home}{to[1:]}"
         return to or self.machine.releases
 
 
@@ -150,6 +155,7 @@ def read(remote: Remote) -> Machine:
         id=answer["machine"],
         hostname=answer["hostname"],
         user=answer["user"],
+        home=answer["home"],
         work=answer["work"],
         root=answer["root"],
         deployments={name: _deployment(name, found) for name, found in answer["deployments"].items()},

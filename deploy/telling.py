@@ -8,8 +8,8 @@ from typing import Any, Literal
 import click
 
 from deploy.deploying import key
-from deploy.errors import DeployError
-from deploy.options import Options
+from deploy.errors import ConfigError, DeployError
+from deploy.inventory import LOCAL
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.render import clean
@@ -20,18 +20,27 @@ State = Literal["serving", "loading", "stopped", "dead"]
 COLUMNS = ("host", "deployment", "state", "since", "run", "model", "draft", "port", "accept_length", "why")
 
 
-def status(session: Session, options: Options) -> list[dict[str, Any]]:
-    """One row for each deployment on each host, or one that says there is none."""
-    wanted = {word.partition("=")[2] for word in options.words if word.startswith("profile=")}
+def status(session: Session, wanted: str | None) -> list[dict[str, Any]]:
+    """One row for each deployment on each host, or one that says there is none; or for the `wanted` one alone."""
+    known = {name for machine in session.machines.values() for name in machine.deployments}
+    if wanted and wanted not in known:
+        raise ConfigError(f"no host has a deployment {wanted}", remedy=f"known: {', '.join(sorted(known)) or 'none'}")
     rows: list[dict[str, Any]] = []
     for host, machine in session.machines.items():
         own = [
             _row(session.remotes[host], name, deployment.current)
             for name, deployment in machine.deployments.items()
-            if deployment.current and (not wanted or name in wanted)
+            if deployment.current and wanted in (None, name)
         ]
-        rows += own or [{"host": host, "state": "nothing deployed"}]
-    return rows
+        rows += own or ([] if wanted else [{"host": host, "state": "nothing deployed"}])
+    return _without_bystander(rows)
+
+
+def _without_bystander(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without the line of this machine, which is always asked, where it has nothing and others are listed."""
+    if len(rows) == 1:
+        return rows
+    return [row for row in rows if (row["host"], row["state"]) != (LOCAL, "nothing deployed")]
 
 
 def _row(remote: Remote, name: str, run: Run) -> dict[str, Any]:
@@ -43,7 +52,7 @@ def _row(remote: Remote, name: str, run: Run) -> dict[str, Any]:
         "state": state,
         "run": run.id,
         "folder": run.folder,
-        "why": "" if run.alive else run.ending,
+        "why": _why(run, node),
     }
     if node is None or run.manifest is None:
         return row
@@ -63,9 +72,17 @@ def _row(remote: Remote, name: str, run: Run) -> dict[str, Any]:
     }
 
 
+def _why(run: Run, node: Node | None) -> str:
+    if not run.alive:
+        return run.ending
+    if node is None:
+        return "its manifest cannot be read"
+    return f"told to end, {run.stopped}" if run.stopped else ""
+
+
 def derive(remote: Remote, run: Run, node: Node | None) -> State:
     """Stopped, dead, loading or serving: from the process, then from its answer."""
-    if not run.alive:
+    if not run.alive and not run.left:
         return "stopped" if run.stopped or not run.pid else "dead"
     if node is None:
         return "loading"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deploy import drafts, environments, plan, project, settings
@@ -62,7 +63,13 @@ def load(
     hosts = found.inventory.select(options.hosts) if options.hosts else found.hosts()
     wish = Wish(found, hosts, tuple(_settled(word, profile) for word in said), _source(profile) if ckpt else kept)
     _look_at_draft(wish)
+    _look_at_hooks(profile)
     return wish
+
+
+def where(wish: Wish, hosts: Iterable[Host]) -> Wish:
+    """The same on these hosts alone."""
+    return replace(wish, hosts=tuple(hosts))
 
 
 def home(options: Options) -> Project:
@@ -100,3 +107,13 @@ def _look_at_draft(wish: Wish) -> None:
     host, path = drafts.split(wish.profile.draft.path, wish.inventory)
     if not host:
         manifest.source(Path(path))
+
+
+def _look_at_hooks(profile: Profile) -> None:
+    """A hook that cannot run is told now, not after the load."""
+    for point, hooks in profile.hooks:
+        for hook in hooks:
+            if not Path(hook.run).is_file():
+                raise ConfigError(f"hooks.{point}: there is no {hook.run}", remedy="mend its path in the profile")
+            if hook.on == "controller" and not os.access(hook.run, os.X_OK):
+                raise ConfigError(f"hooks.{point}: {hook.run} may not be executed", remedy=f"chmod +x {hook.run}")

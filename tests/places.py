@@ -25,7 +25,8 @@ run, session, port, lock = sys.argv[1:]
 pids = []
 for folder in Path("/proc").glob("[0-9]*"):
     try:
-        mark = b"DEPLOY_RUN=" + run.encode() in (folder / "environ").read_bytes().split(b"\\0")
+        words = (folder / "environ").read_bytes().split(b"\\0")
+        mark = any(w.startswith(b"DEPLOY_SERVER=") and w.endswith(b"/" + run.encode()) for w in words)
         state, _, _, its, *_ = (folder / "stat").read_text().rpartition(") ")[2].split()
     except OSError:
         continue
@@ -50,7 +51,7 @@ import os, shutil, sys
 from pathlib import Path
 for folder in Path("/proc").glob("[0-9]*"):
     try:
-        if b"\\0DEPLOY_RUN=" in b"\\0" + (folder / "environ").read_bytes():
+        if b"\\0DEPLOY_SERVER=" in b"\\0" + (folder / "environ").read_bytes():
             os.kill(int(folder.name), 9)
     except OSError:
         continue

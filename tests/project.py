@@ -143,7 +143,8 @@ def with_run(run: str) -> list[int]:
             state = (folder / "stat").read_text().rpartition(") ")[2].split()[0]
         except OSError:
             continue
-        if f"DEPLOY_RUN={run}".encode() in environ and state not in "ZX":
+        marked = any(word.startswith(b"DEPLOY_SERVER=") and word.endswith(f"/{run}".encode()) for word in environ)
+        if marked and state not in "ZX":
             found.append(int(folder.name))
     return found
 

@@ -26,7 +26,7 @@ LAYERS = [
     "remote facts acceptance",
     "state foreign",
     "owned releases asking compare tunnel watch",
-    "hooks drafts checks rollback",
+    "hooks drafts checks rollback secret",
     "steps",
     "recipe runner record render",
     "session wish",

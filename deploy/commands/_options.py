@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from deploy.errors import ConfigError
 from deploy.options import Options
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def shared(function: F) -> F:
         verbose: int,
         **others: Any,
     ) -> Any:
+        if hosts is not None and not hosts.strip():
+            raise ConfigError("--hosts names no host", remedy="leave it out for all of them, or say --hosts gpu1")
         options = Options(words, project, hosts, yes, cast("Output", output or "auto"), verbose - quiet)
         return function(options, **others)
 
@@ -45,3 +48,9 @@ def shared(function: F) -> F:
     command.__name__ = function.__name__
     command.__click_params__ = [*getattr(function, "__click_params__", []), *command.__click_params__]  # type: ignore[attr-defined]
     return command  # type: ignore[return-value]
+
+
+def without_events(options: Options, command: str) -> None:
+    """For commands that have no run to tell of: events are refused, rather than a table given to who wants JSON."""
+    if options.output == "jsonl":
+        raise ConfigError(f"deploy {command} has no events: --jsonl means nothing here", remedy="--json")

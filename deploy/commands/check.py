@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from deploy.commands._options import shared
+from deploy.commands._options import shared, without_events
 from deploy.options import Options
 
 
@@ -21,6 +21,7 @@ def check(options: Options) -> int:
     from deploy import checking, wish
     from deploy.session import Session
 
+    without_events(options, "check")
     wished = wish.load(None, options)
     with Session(" ".join(("check", *options.words))) as session:
         session.open(wished.hosts, locked=False)

@@ -23,15 +23,17 @@ def down(options: Options) -> int:
       deploy down profile=kimi-eagle3 --hosts gpu2 -y
     """
     from deploy import deploying, record, running
-    from deploy.recipe import DOWN
+    from deploy.recipe import DOWN, STOP
     from deploy.session import Session
 
     with Session(" ".join(("down", *options.words))) as session:
-        running.ask(options, session)
+        running.only_profile(options)
+        running.ask(options, session, all_must_answer=True)
         found = running.the_one(options, session)
         if found.alive and not options.yes and sys.stdin.isatty():
             click.confirm(f"Stop {found.name} on {', '.join(found.runs)}?", abort=True, err=True)
         session.keep(found.runs)
         session.lock()
-        plan = found.plan()
-        return deploying.walk(running.courses(plan, DOWN, session), plan, options, session, record.new_id())
+        plan = found.plan_to_stop()
+        recipe = DOWN if found.told else STOP
+        return deploying.walk(running.courses(plan, recipe, session), plan, options, session, record.new_id())

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from deploy.record import RunSummary
     from deploy.render import State
 
+COMMAND = 40  # characters of it in the list: one long command must not make every row wide
+
 
 @click.command
 @click.argument("run", required=False)
@@ -40,6 +42,7 @@ def history(run: str | None, limit: int, as_json: bool, project: Path | None, **
     """
     from deploy import record
 
+    _refuse(run, as_json=as_json, **replay)
     runs = _runs(project)
     if run is None:
         _list(record.summaries(runs)[:limit], as_json)
@@ -51,6 +54,17 @@ def history(run: str | None, limit: int, as_json: bool, project: Path | None, **
         click.echo(json.dumps(_document(folder), indent=2, default=str))
     else:
         _show(folder)
+
+
+def _refuse(run: str | None, *, as_json: bool, replay: bool, jsonl: bool, **_: Any) -> None:
+    from deploy.errors import ConfigError
+
+    if jsonl and not replay:
+        raise ConfigError("--jsonl is for events", remedy="deploy history RUN --replay --jsonl, or --json")
+    if replay and as_json:
+        raise ConfigError("a replay is no document", remedy="--replay --jsonl, or --json alone")
+    if replay and run is None:
+        raise ConfigError("--replay of which run?", remedy="deploy history last --replay")
 
 
 def _runs(chosen: Path | None) -> Path:
@@ -83,16 +97,15 @@ def _row(run: RunSummary) -> tuple[str, ...]:
     hosts = ",".join(run.hosts) if len(run.hosts) <= 2 else f"{len(run.hosts)} hosts"
     code = "-" if run.exit_code is None else str(run.exit_code)
     length = render.number(run.accept_length)
-    cells = (
+    return (
         run.id,
-        f"{run.command} {run.profile}",
-        hosts,
+        render.one_line(f"{run.command} {run.profile}", COMMAND),
+        render.one_line(hosts, COMMAND),
         render.seconds(run.seconds),
-        code,
+        render.one_line(code),
         "" if length is None else f"{length:.2f}",
-        f"not ended: {run.text}" if run.exit_code is None else run.text,
+        render.one_line(f"not ended: {run.text}" if run.exit_code is None else run.text),
     )
-    return tuple(render.one_line(cell) for cell in cells)
 
 
 def _fitted(line: str) -> str:

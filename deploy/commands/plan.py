@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from deploy.commands._options import shared
+from deploy.commands._options import shared, without_events
 from deploy.options import Options
 
 
@@ -21,6 +21,7 @@ def plan(options: Options, offline: bool) -> int:
     """
     import json
 
+    without_events(options, "plan")
     from deploy import planning, wish
     from deploy.session import Session
 
@@ -28,4 +29,5 @@ def plan(options: Options, offline: bool) -> int:
     with Session("plan") as session:
         document = planning.document(wished, session, offline=offline)
     click.echo(json.dumps(document, indent=1) if options.json else planning.text(document))
-    return 0
+    unknown = not offline and any(node["now"]["mode"] == "unknown" for node in document["nodes"])
+    return 3 if unknown else 0

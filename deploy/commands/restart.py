@@ -31,11 +31,10 @@ def restart(options: Options, ckpt: str | None) -> int:
     words = tuple(word for word in options.words if not word.startswith("profile="))
     told = ("restart", *(("--ckpt", ckpt) if ckpt else ()), *words)
     with Session(" ".join(told)) as session:
-        running.ask(options, session)
+        running.ask(options, session, all_must_answer=True)
         found = running.the_one(options, session)
         wished = wish.load(found.name, options, words=found.words(), ckpt=ckpt, kept=found.ckpt())
+        wished = wish.where(wished, found.hosts.values())  # to add a host is `up`'s business
         session.keep(host.name for host in wished.hosts)
-        missing = [host for host in wished.hosts if host.name not in session.remotes]
-        session.open(missing, locked=False)
         session.lock()
         return deploying.bring_up(wished, options, session, fresh=True)

@@ -22,7 +22,8 @@ def rollback(options: Options) -> int:
     from deploy.session import Session
 
     with Session(" ".join(("rollback", *options.words))) as session:
-        running.ask(options, session)
+        running.only_profile(options)
+        running.ask(options, session, all_must_answer=True)
         found = running.the_one(options, session)
         session.keep(found.runs)
         session.lock()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from deploy.commands._options import shared
+from deploy.commands._options import shared, without_events
 from deploy.options import Options
 
 
@@ -20,12 +20,14 @@ def status(options: Options) -> int:
     """
     import json
 
+    without_events(options, "status")
     from deploy import running, telling
     from deploy.session import Session
 
     with Session("status") as session:
+        name = running.only_profile(options)
         unreachable = running.ask(options, session)
-        rows = telling.status(session, options)
+        rows = telling.status(session, name)
         rows += [{"host": name, "state": "unreachable", "why": error.what} for name, error in unreachable.items()]
     if options.json:
         click.echo(json.dumps(rows, indent=1))

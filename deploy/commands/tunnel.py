@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from deploy.commands._options import shared
+from deploy.commands._options import shared, without_events
 from deploy.options import Options
 
 
@@ -24,12 +24,14 @@ def tunnel(options: Options, port: int) -> int:
     import json
     import socket
 
+    without_events(options, "tunnel")
     from deploy import running
     from deploy import tunnel as joining
     from deploy.errors import ConfigError
     from deploy.session import Session
 
     with Session("tunnel") as session:
+        running.only_profile(options)
         running.ask(options, session)
         head = running.the_one(options, session).plan().replicas[0].head
         try:

@@ -79,6 +79,9 @@ def _said_twice(profile: Profile) -> Iterator[tuple[str, str]]:
 
 
 def _own_flags(profile: Profile) -> Iterator[tuple[str, str]]:
+    for name in profile.args:
+        if name.replace("_", "-") == "api-key":
+            yield f"args.{name}", "would stand in the command line for all to see: secrets: {NAME: api-key}"
     own = OWN_FLAGS.get(profile.engine.name, {})
     for name in profile.args:
         key = own.get(name.replace("_", "-"))

@@ -101,8 +101,10 @@ def command_line(words: Iterable[str], cwd: Path) -> Iterator[Said]:
 
 
 def take(key: str, words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The value of a word that is no key of the profile, such as profile=NAME (the last one), and the other words."""
+    """The value of a word that is no key of the profile, such as profile=NAME, and the other words."""
     mine = [word for word in words if word.partition("=")[:2] == (key, "=")]
+    if len(set(mine)) > 1:
+        raise ConfigError(f"{' and '.join(mine)}: one is meant", remedy=f"say one {key}")
     value = mine[-1].partition("=")[2] if mine else None
     return value, [word for word in words if word not in mine]
 

@@ -66,6 +66,10 @@ class Engine(Protocol):
     """Failures (`Explanation.signature`) after which it never serves and never ends: waiting makes no sense then."""
     READY_PATH: str
     """Answers 200 when it is ready to generate."""
+    METRICS: str | None
+    """Where `totals` stand; None: it has none that a short run could be checked against."""
+    STEPS: str | None
+    """The flag that says how many tokens are drafted for each verify step."""
 
     def command(self, request: Request) -> Command:
         """The command line for a node."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deploy.engines import Question
+from deploy.engines._counts import part
 
 
 def question(model: str, prompt: str, max_tokens: int) -> Question:
@@ -21,9 +22,22 @@ def question(model: str, prompt: str, max_tokens: int) -> Question:
     )
 
 
+def choice(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The first choice; an empty one where the answer has none, or is no chat at all."""
+    choices = answer.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return first if isinstance(first, dict) else {}
+
+
 def text(answer: Mapping[str, Any]) -> str:
     """What was said; with a reasoning parser the answer may stand in `reasoning_content`."""
-    choices = answer.get("choices") or [{}]
-    message = choices[0].get("message") or {}
-    parts = (message.get("reasoning_content"), message.get("content"))
+    message = part(choice(answer), "message")
+    parts = (_said(message.get("reasoning_content")), _said(message.get("content")))
     return "\n".join(part for part in parts if part)
+
+
+def _said(content: Any) -> str:
+    """A string, or a list of parts of which some are text; nothing else is said."""
+    if isinstance(content, list):
+        return "".join(_said(item.get("text")) for item in content if isinstance(item, dict))
+    return content if isinstance(content, str) else ""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deploy.engines import Command, Counters, Question, Request, _chat, _flags
+from deploy.engines._counts import count, part
 from deploy.engines._log import Explanation, Progress, first_cause, first_traceback, lines
 from deploy.errors import ConfigError
 from deploy.words import Word, path
@@ -15,6 +16,8 @@ DISTRIBUTION = None
 READY = None
 LINGERS: frozenset[str] = frozenset()
 READY_PATH = "/v1/models"
+METRICS = None
+STEPS = None
 
 
 def command(request: Request) -> Command:
@@ -92,10 +95,8 @@ def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
 
 def counters(answer: Mapping[str, Any]) -> Counters | None:
     """Tokens alone."""
-    usage = answer.get("usage") or {}
-    if "completion_tokens" not in usage:
-        return None
-    return Counters(int(usage["completion_tokens"]), steps=None, drafted=None, accepted=None)
+    generated = count(part(answer, "usage").get("completion_tokens"))
+    return None if generated is None else Counters(generated, steps=None, drafted=None, accepted=None)
 
 
 def totals(metrics: str) -> Counters | None:  # noqa: ARG001

@@ -8,6 +8,7 @@ from typing import Any
 
 from deploy import host
 from deploy.engines import Command, Counters, Question, Request, _chat
+from deploy.engines._counts import count, part
 from deploy.engines._flags import spelled, words
 from deploy.engines._llamacpp_log import explain, progress
 from deploy.errors import ConfigError
@@ -17,6 +18,8 @@ DISTRIBUTION = "xllamacpp"
 READY = re.compile(r"listening on http://")
 LINGERS: frozenset[str] = frozenset()
 READY_PATH = "/health"
+METRICS = "/metrics"
+STEPS = "draft-max"
 
 SPECULATION = {"EAGLE3": "draft-eagle3", "STANDALONE": "draft-simple"}
 
@@ -98,14 +101,13 @@ def counters(answer: Mapping[str, Any]) -> Counters | None:
 
     So steps = generated - accepted, except that the first token comes from the prompt's own pass.
     """
-    timings = answer.get("timings") or {}
-    if "predicted_n" not in timings:
+    timings = part(answer, "timings")
+    generated = count(timings.get("predicted_n"))
+    if generated is None:
         return None
-    generated = int(timings["predicted_n"])
-    if "draft_n" not in timings:
-        return Counters(generated, steps=None, drafted=None, accepted=None)
-    accepted = int(timings["draft_n_accepted"])
-    return Counters(generated, steps=generated - accepted, drafted=int(timings["draft_n"]), accepted=accepted)
+    drafted, accepted = count(timings.get("draft_n")), count(timings.get("draft_n_accepted"))
+    steps = None if accepted is None else count(generated - accepted)
+    return Counters(generated, steps=steps, drafted=drafted, accepted=accepted)
 
 
 def totals(metrics: str) -> Counters | None:
@@ -113,7 +115,9 @@ def totals(metrics: str) -> Counters | None:
     found = {
         name: int(float(value))
         for name, value in re.findall(
-            r"^llamacpp:(?:spec_decode_num_)?(\w+)_total\s+([\d.e+]+)$", metrics, re.MULTILINE
+            r"^llamacpp:(?:spec_decode_num_)?(\w+)_total\s+(\d{1,15}(?:\.\d{1,15})?(?:e\+?\d\d?)?)$",
+            metrics,
+            re.MULTILINE,
         )
     }
     if "accepted_tokens" not in found:

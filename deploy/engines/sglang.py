@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deploy.engines import Command, Counters, Question, Request, _chat
+from deploy.engines._counts import count, part
 from deploy.engines._flags import spelled, words
 from deploy.engines._sglang_log import explain, progress
 from deploy.words import RunPath, Word, path
@@ -17,6 +18,8 @@ DISTRIBUTION = "sglang"
 READY = re.compile(r"The server is fired up and ready to roll!")
 LINGERS = frozenset({"S11"})
 READY_PATH = "/health_generate"  # generates a token, which /health may be told not to do
+METRICS = None
+STEPS = "speculative-num-steps"
 
 DIST_PORT_OFFSET = 1000  # rendezvous of several nodes: out of the range SGLang derives from --port
 
@@ -119,14 +122,14 @@ def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
 
 def counters(answer: Mapping[str, Any]) -> Counters | None:
     """From `meta_info`; the spec_* keys are absent where nothing was verified, and were renamed at 0.5.12."""
-    choices = answer.get("choices") or [{}]
-    meta = answer.get("meta_info") or choices[0].get("meta_info") or {}
-    if "completion_tokens" not in meta:
+    meta = part(answer, "meta_info") or part(_chat.choice(answer), "meta_info")
+    generated = count(meta.get("completion_tokens"))
+    if generated is None:
         return None
     accepted = meta.get("spec_num_correct_drafts", meta.get("spec_accept_token_num"))
     drafted = meta.get("spec_num_proposed_drafts", meta.get("spec_draft_token_num"))
     return Counters(
-        int(meta["completion_tokens"]), steps=meta.get("spec_verify_ct"), drafted=drafted, accepted=accepted
+        generated, steps=count(meta.get("spec_verify_ct")), drafted=count(drafted), accepted=count(accepted)
     )
 
 

@@ -27,7 +27,7 @@ class Process:
     name: str  # at most 15 bytes: the kernel cuts it
     cmdline: tuple[str, ...]  # the first 2 KiB of it
     cgroup: str
-    run: str | None  # DEPLOY_RUN of its environment; "" it has none; None: may not be read
+    run: str | None  # the run's folder, DEPLOY_SERVER of its environment; "" it has none; None: may not be read
 
     @property
     def zombie(self) -> bool:

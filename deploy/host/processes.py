@@ -46,8 +46,8 @@ def parse_cgroup(text: str) -> str:
 def parse_environ(content: bytes) -> str:
     """The run that a process belongs to, by its environment; "" where that names none."""
     for word in content.split(b"\0"):
-        if word.startswith(b"DEPLOY_RUN="):
-            return readable(word[len(b"DEPLOY_RUN=") :])
+        if word.startswith(b"DEPLOY_SERVER="):
+            return readable(word[len(b"DEPLOY_SERVER=") :])
     return ""
 
 

@@ -45,6 +45,21 @@ def document(*path: str) -> Any:
     return found if isinstance(found, dict) else None
 
 
+def marks() -> dict[str, list[str]]:
+    """The folders of runs that living processes serve, by DEPLOY_SERVER in their environment, and their pids."""
+    found: dict[str, list[str]] = {}
+    for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else []):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as environ:
+                words = environ.read().split(b"\0")
+        except OSError:  # another user's, or gone
+            continue
+        for word in words:
+            if word.startswith(b"DEPLOY_SERVER="):
+                found.setdefault(os.fsdecode(word[14:]), []).append(pid)
+    return found
+
+
 def run(folder: str) -> Answer:
     identity = [*text(folder, "pid").split(), "", "", ""][:3]
     draft = os.path.join(folder, "draft")
@@ -59,6 +74,7 @@ def run(folder: str) -> Answer:
         "alive": bool(identity[0]) and alive(*identity),
         "exit": text(folder, "exit"),
         "stopped": text(folder, "stopped"),
+        "left": sum(pid != identity[0] for pid in MARKS.get(folder, [])),
     }
 
 
@@ -68,13 +84,19 @@ def linked(folder: str, name: str) -> Answer | None:
     return run(target) if os.path.isdir(target) else None
 
 
+def living(runs: str) -> Answer | None:
+    """Where the link is broken: the run that lives, if one does."""
+    served = sorted(folder for folder in MARKS if os.path.dirname(folder) == runs and os.path.isdir(folder))
+    return run(served[-1]) if served else None
+
+
 def deployments(root: str) -> Answer:
     names = sorted(os.listdir(root)) if os.path.isdir(root) else []
     found: Answer = {}
     for name in names:
         folder = os.path.join(root, name)
-        current = linked(folder, "current")
         runs = os.path.join(folder, "runs")
+        current = linked(folder, "current") or living(runs)
         if current or os.path.isdir(runs):
             found[name] = {
                 "current": current,
@@ -85,7 +107,7 @@ def deployments(root: str) -> Answer:
 
 
 def main(work: str) -> None:
-    work = os.path.abspath(os.path.expanduser(work))
+    work = os.path.realpath(os.path.expanduser(work))  # as a launched server sees it
     root = os.path.join(work, machine())
     print(
         json.dumps(
@@ -93,6 +115,7 @@ def main(work: str) -> None:
                 "machine": machine(),
                 "hostname": socket.gethostname(),
                 "user": os.environ.get("USER") or str(os.getuid()),
+                "home": os.path.expanduser("~"),
                 "work": work,
                 "root": root,
                 "deployments": deployments(root),
@@ -102,6 +125,7 @@ def main(work: str) -> None:
 
 
 try:
+    MARKS = marks()
     main(*sys.argv[1:])
 except OSError as error:  # another user's folder, say: what cannot be seen is not told as "nothing"
     sys.exit(f"cannot read {error.filename}: {error.strerror}")

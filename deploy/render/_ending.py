@@ -46,23 +46,24 @@ def _boxes(state: State) -> Iterator[RenderableType]:
 
 def _box(same: list[Event]) -> RenderableType:
     first = same[0]
-    parts: list[RenderableType] = [Text("\n".join(_words.last_lines(first.text)) or "failed", "bold")]
+    word, style = ("stopped", "yellow") if _words.is_stop(first) else ("failed", "red")
+    parts: list[RenderableType] = [Text("\n".join(_words.last_lines(first.text)) or word, "bold")]
     evidence = _words.last_lines(str(first.facts.get("evidence") or ""))
     if evidence:
         parts += [Text(), *(_indented(line, "dim") for line in evidence)]
     if first.facts.get("remedy"):
         parts += [Text(), _remedy(first)]
-    where = " · ".join(word for word in (_hosts(same), _words.one_line(first.step), "failed") if word)
-    return _framed(Group(*parts), where)
+    where = " · ".join(part for part in (_hosts(same), _words.one_line(first.step), word) if part)
+    return _framed(Group(*parts), where, style)
 
 
 def _crash(event: Event) -> RenderableType:
     traceback = "\n".join(_words.last_lines(event.text))
-    return _framed(Text(traceback), "a bug in deploy")
+    return _framed(Text(traceback), "a bug in deploy", "red")
 
 
-def _framed(content: RenderableType, title: str) -> RenderableType:
-    return Constrain(Panel(content, title=Text(title), title_align="left", border_style="red"), _WIDEST)
+def _framed(content: RenderableType, title: str, style: str) -> RenderableType:
+    return Constrain(Panel(content, title=Text(title), title_align="left", border_style=style), _WIDEST)
 
 
 def _verdict(state: State) -> list[RenderableType]:

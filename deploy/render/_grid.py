@@ -109,7 +109,7 @@ class Grid:
         return Text(" ").join([sign, Text(took.plain, STYLES[cell.mark])]) if took.plain else sign
 
     def _words(self, row: Row, cell: Cell, bar: int) -> Text:
-        if cell.mark not in ("running", "left"):
+        if cell.mark not in ("running", "left") or cell.text:
             style = "red" if cell.mark == "failed" else "dim" if cell.mark == "skipped" else ""
             return Text(_words.one_line(cell.text), style)
         if row.said is None:

@@ -11,6 +11,8 @@ from deploy.render._pace import is_for_people, paced
 
 EVERY = 5.0  # seconds of event time between two lines of progress of one step on one host
 _INDENT = " " * 10
+# Says the names of checks as they begin, several at once: which one comes first tells nothing.
+_QUIET_STEP: Final = "preflight"
 # From which verbosity on a kind is told; what is not named here is told from 0 on.
 _TOLD_FROM: Final = {"failed": -1, "crashed": -1, "run_ended": -1, "host_connected": 1, "step_started": 1}
 
@@ -66,7 +68,7 @@ class Lines:
             self.columns = replace(self.columns, started=event.at)
 
     def _said(self, event: Event) -> list[Line]:
-        if not is_for_people(event):
+        if not is_for_people(event) or (event.step == _QUIET_STEP and self.verbosity < 1):
             return []
         log = event.facts.get("log") if self.verbosity > 1 else None
         lines = [self._line(event, "| " + _words.one_line(log), "dim")] if isinstance(log, str) and log.strip() else []
@@ -94,7 +96,9 @@ class Lines:
             block = [Line(f"{_INDENT}| {line}") for line in _words.last_lines(event.text)]
             return [self._line(event, "CRASHED: this is a bug in deploy", "red"), *block]
         evidence = [Line(f"{_INDENT}| {line}") for line in _words.last_lines(str(event.facts.get("evidence") or ""))]
-        first = self._line(event, f"FAILED: {_words.one_line(event.text)}", "red")
+        word, style = ("stopped", "yellow") if _words.is_stop(event) else ("FAILED", "red")
+        text = _words.one_line(event.text)
+        first = self._line(event, text if text.startswith(word) else f"{word}: {text}", style)
         return [first, *evidence, *_remedy(event.facts.get("remedy"))]
 
     def _ended(self, event: Event) -> list[Line]:

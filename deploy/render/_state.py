@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from deploy.events import Event
 from deploy.render._pace import is_for_people, paced
-from deploy.render._words import number
+from deploy.render._words import is_stop, number
 
 CONNECT = "connect"  # no step of a recipe; shown where a host failed before its first one
 
@@ -18,7 +18,7 @@ Mark = Literal["pending", "running", "done", "failed", "skipped", "left"]
 
 @dataclass(frozen=True)
 class Cell:
-    """One step on one host; `left` is a step that was running when the run ended."""
+    """One step on one host; `left` is a step that was stopped, or still running when the run ended."""
 
     mark: Mark = "pending"
     since: float = 0.0
@@ -97,7 +97,8 @@ def _step_skipped(state: State, event: Event) -> State:
 
 def _failed(state: State, event: Event) -> State:
     state = replace(state, failures=(*state.failures, event))
-    return _set(state, event, Cell("failed", seconds=_took(state, event), text=event.text))
+    mark: Mark = "left" if is_stop(event) else "failed"
+    return _set(state, event, Cell(mark, seconds=_took(state, event), text=event.text))
 
 
 def _run_ended(state: State, event: Event) -> State:

@@ -17,6 +17,7 @@ _ESCAPES = re.compile(
 )
 # Other control characters, those of the 8-bit set, and the ones that turn the direction of writing.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+LARGEST = 1e18  # nothing that is measured here comes near; beyond are NaN and the infinities too
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 
@@ -60,7 +61,9 @@ def size(value: float) -> str:
 
 def number(value: Any) -> float | None:
     """The value where it is a number, for facts that may be missing or masked."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if abs(value) < LARGEST else None
 
 
 def share(facts: Mapping[str, Any]) -> float | None:
@@ -99,6 +102,11 @@ def title(facts: Mapping[str, Any], hosts: int = 4) -> str:
     return one_line(f"{what} on {where}" if where else what)
 
 
+def is_stop(failure: Event) -> bool:
+    """Whether a failure is none: somebody stopped the work."""
+    return failure.facts.get("error") == "Interrupted"
+
+
 def is_good(finding: Event) -> bool:
     """Whether a finding is one that nobody needs to hear of."""
     return finding.facts.get("verdict") == "PASS"
@@ -132,7 +140,7 @@ def verdict_lines(verdict: Mapping[str, Any]) -> list[str]:
         f"{'holds' if gate.get('holds') else 'FAILS'}"
         for gate in gates
     ]
-    judged = {gate.get("name") for gate in gates}
+    judged = [gate.get("name") for gate in gates]
     others = [name for name in ("accept_length", "tokens_per_second") if name not in judged]
     lines += [_measured(name, verdict[name]) for name in others if verdict.get(name) is not None]
     if verdict.get("waived"):

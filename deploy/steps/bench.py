@@ -9,11 +9,12 @@ from typing import Any
 from deploy import acceptance, asking
 from deploy.acceptance import Acceptance
 from deploy.engines import Counters
-from deploy.errors import SmokeFailed
+from deploy.errors import SmokeFailed, Unreachable
 from deploy.plan import Node
 from deploy.remote import Remote
 
 WARM_UP = 8  # tokens: the first request pays for what is lazily set up
+METRICS_TIMEOUT = 5.0  # seconds: only a cross-check
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,12 @@ class Answer:
 def bench(node: Node, remote: Remote) -> str:
     """Measure acceptance and speed with a few fixed prompts"""
     if not node.profile.bench.prompts:
-        return "no prompts: nothing measured"
+        why = "no prompts: nothing measured"
+        remote.write(remote.place.folder, {"bench.json": json.dumps({"why": why, "at": time.time()})})
+        return why
     before = _totals(node, remote)
     answers = list(_answers(node, remote))
-    measured = {**_measured(answers), "measured_on": _measured_on(node, answers, remote)}
+    measured = {**_measured(node, answers), "measured_on": _measured_on(node, answers, remote)}
     if cross := _cross_check(before, _totals(node, remote), measured):
         measured["cross_check"] = cross
     remote.write(remote.place.folder, {"bench.json": json.dumps(measured, indent=1)})
@@ -44,6 +47,7 @@ def _answers(node: Node, remote: Remote) -> Iterator[Answer]:
     """Each prompt once, in the form that this server answers with counters."""
     wish, form = node.profile.bench, _form(node, remote)
     for number, prompt in enumerate(wish.prompts, 1):
+        remote.pause(0)
         remote.say(f"prompt {number} of {len(wish.prompts)}", done=number, total=len(wish.prompts))
         question = node.engine.measured(node.served_name, prompt, wish.max_tokens)[form]
         started = time.monotonic()
@@ -58,6 +62,7 @@ def _form(node: Node, remote: Remote) -> int:
     """Which form of the question is answered with counters; asking is the warm-up as well."""
     wish = node.profile.bench
     for number, question in enumerate(node.engine.measured(node.served_name, wish.prompts[0], WARM_UP)):
+        remote.pause(0)
         reply = asking.ask(question, node, remote, timeout=wish.timeout)
         if node.engine.counters(reply):
             return number
@@ -68,18 +73,29 @@ def _uncounted(reply: dict[str, Any], remote: Remote) -> SmokeFailed:
     return SmokeFailed(f"{remote.host.name}: an answer without token counts", evidence=json.dumps(reply)[:1500])
 
 
-def _measured(answers: list[Answer]) -> dict[str, Any]:
+def _measured(node: Node, answers: list[Answer]) -> dict[str, Any]:
     seconds = sum(answer.seconds for answer in answers)
-    found: Acceptance | None = acceptance.over(answer.counters for answer in answers)
+    told = [answer.counters for answer in answers]
+    wrong = acceptance.impossible(told, _num_steps(node))
+    found: Acceptance | None = None if wrong else acceptance.over(told)
     return {
         "accept_length": round(found.length, 3) if found else None,
         "accepted": found.accepted if found else None,
         "steps": found.steps if found else None,
         "drafted": found.drafted if found else None,
+        "why": wrong or (None if found else "the server tells no acceptance"),
         "tokens_per_second": round(sum(answer.counters.generated for answer in answers) / seconds, 1),
         "definition": acceptance.DEFINITION,
         "at": time.time(),
     }
+
+
+def _num_steps(node: Node) -> int | None:
+    """How many tokens a verify step drafts, as the command line says it; `args` may have had the last word."""
+    words = [str(word) for word in node.argv]
+    flag = f"--{node.engine.STEPS}"
+    said = words[words.index(flag) + 1 :][:1] if flag in words else []
+    return int(said[0]) if said and said[0].isdecimal() else None
 
 
 def _measured_on(node: Node, answers: list[Answer], remote: Remote) -> dict[str, Any]:
@@ -101,7 +117,13 @@ def _measured_on(node: Node, answers: list[Answer], remote: Remote) -> dict[str,
 
 
 def _totals(node: Node, remote: Remote) -> Counters | None:
-    reply = remote.http("GET", node.port, "/metrics", key=remote.place.key)
+    """Whatever is wrong with them is no reason to fail: they are a second opinion."""
+    if node.engine.METRICS is None:
+        return None
+    try:
+        reply = remote.http("GET", node.port, node.engine.METRICS, timeout=METRICS_TIMEOUT, key=remote.place.key)
+    except (OSError, Unreachable):
+        return None
     return node.engine.totals(reply.body.decode(errors="replace")) if reply.status == 200 else None
 
 
@@ -123,7 +145,7 @@ def _line(measured: dict[str, Any]) -> str:
     speed = f"{measured['tokens_per_second']} tokens/s, one stream"
     length = measured["accept_length"]
     if length is None:
-        return f"{speed}; the server tells no acceptance"
+        return f"{speed}; accept length not measured: {measured['why']}"
     line = f"accept length {length:.2f} ({measured['accepted']} drafts kept in {measured['steps']} steps), {speed}"
     cross = measured.get("cross_check")
     return line if cross is None or cross["agrees"] else f"{line}; but /metrics says {cross['accept_length']}"

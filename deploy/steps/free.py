@@ -4,7 +4,7 @@ import json
 import time
 
 from deploy import foreign, host
-from deploy.errors import CheckFailed, NotReady
+from deploy.errors import NotReady
 from deploy.facts import gpus, processes
 from deploy.facts.processes import Process
 from deploy.foreign import Holder
@@ -19,7 +19,7 @@ def free(node: Node, remote: Remote) -> str:
         waited = time.monotonic() - started
         others = [holder.process for holder in holders if holder.process]
         if others and not node.profile.evict:
-            raise CheckFailed(
+            raise NotReady(
                 f"{remote.host.name}: somebody else's process holds what we need",
                 evidence=_lines(holders),
                 remedy="ask its owner, or take it with evict=yes",

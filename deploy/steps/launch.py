@@ -2,16 +2,14 @@ from __future__ import annotations
 
 import getpass
 import json
-import os
 import secrets
 import socket
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from deploy import __version__, words
+from deploy import __version__, secret, words
 from deploy.compare import fingerprint
-from deploy.errors import ConfigError
 from deploy.plan import Node
 from deploy.releases import LINK
 from deploy.remote import Remote
@@ -22,7 +20,7 @@ from deploy.state import reread
 START = """\
 cd -- "$1" || exit 1
 umask 077
-DEPLOY_RUN=$2 setsid nohup sh launch.sh >>server.log 2>&1 </dev/null &
+DEPLOY_SERVER=$1 setsid nohup sh launch.sh >>server.log 2>&1 </dev/null &
 tries=0
 until [ -s pid ]; do
     tries=$((tries + 1)); [ "$tries" -lt 100 ] || { cat server.log >&2; exit 1; }
@@ -37,7 +35,7 @@ def launch(node: Node, remote: Remote) -> str:
     remote.write(place.folder, _recalled(node, remote) if place.source else _fresh(node, remote))
     _switch(remote)
     with remote.aside() as beside:
-        beside.change(START, place.folder, place.run)
+        beside.change(START, place.folder)
     # Seen over the main connection: what lives now outlived the one it was started over.
     run = reread(remote, place)
     if not run.alive:
@@ -46,7 +44,7 @@ def launch(node: Node, remote: Remote) -> str:
 
 
 def _fresh(node: Node, remote: Remote) -> dict[str, str]:
-    values, salt = _secrets(node), secrets.token_hex(8)
+    values, salt = secret.values(node), secrets.token_hex(8)
     fingerprints = {"salt": salt, **{name: fingerprint(salt, value) for name, value in values.items()}}
     return {**_files(node, values), "manifest.json": _manifest(node, remote, fingerprints)}
 
@@ -56,16 +54,6 @@ def _recalled(node: Node, remote: Remote) -> dict[str, str]:
     source = remote.place.source
     fingerprints = (source.manifest or {}).get("secrets") if source else None
     return {"manifest.json": _manifest(node, remote, fingerprints or {})}
-
-
-def _secrets(node: Node) -> dict[str, str]:
-    """The values, from our own environment; only their names stand in profiles."""
-    missing = [name for name in node.profile.secrets if name not in os.environ]
-    if missing:
-        raise ConfigError(
-            f"the secret {missing[0]} is not in the environment", remedy=f"export {missing[0]}=... and run it again"
-        )
-    return {name: os.environ[name] for name in node.profile.secrets}
 
 
 def _files(node: Node, values: dict[str, str]) -> dict[str, str]:

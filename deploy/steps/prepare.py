@@ -10,4 +10,4 @@ def prepare(node: Node, remote: Remote) -> str:
     served = [path for hook in node.profile.hooks.prepare if (path := hooks.prepare(hook, node, remote))]
     if not node.profile.hooks.prepare:
         return "no hooks"
-    return f"serving {served[-1]}" if served else f"{len(node.profile.hooks.prepare)} hooks, nothing to change"
+    return f"serving {served[-1]}" if served else "nothing to change"

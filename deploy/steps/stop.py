@@ -18,8 +18,7 @@ def stop(node: Node, remote: Remote) -> str:
     ours = owned(place.runs, processes.read(remote))
     if not ours:
         return "nothing was running"
-    for run in {process.run for process in ours if process.run}:
-        folder = f"{place.deployment_folder}/runs/{run}"
+    for folder in {process.run for process in ours if process.run}:
         remote.write(folder, {"stopped": f"by deploy at {time.strftime('%Y-%m-%d %H:%M:%S')}\n"})
     for signal, patience in (("TERM", node.profile.ready.patience), ("KILL", 10.0)):
         _signal(signal, ours, remote)

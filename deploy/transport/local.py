@@ -56,6 +56,12 @@ class LocalStreams:
             os.kill(group, signal.SIGTERM)
 
 
+def _home() -> Path:
+    """Where a login would begin, where there is such a place."""
+    home = Path.home()
+    return home if home.is_dir() else Path("/")
+
+
 class LocalTransport(Calls):
     """A `Transport` to the machine we run on."""
 
@@ -66,7 +72,7 @@ class LocalTransport(Calls):
         words, mark = wrap(argv, deadline)
         pipe = subprocess.PIPE
         child = subprocess.Popen(
-            words, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, cwd=Path.home(), start_new_session=True
+            words, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, cwd=_home(), start_new_session=True
         )
         running = Running(self.name, LocalStreams(child), mark, keep=keep)
         running.start(lambda: None)

@@ -46,7 +46,7 @@ def running(said: Mapping[str, Any] | None, **more: Any) -> Run:
 
 def place(run: Run | None, model: Mapping[str, Any] = MODEL) -> Place:
     found = Deployment("kimi-eagle3", run, None, ("r1",))
-    machine = Machine("id", "gpu1", "me", "/w", "/w/id", {"kimi-eagle3": found} if run else {})
+    machine = Machine("id", "gpu1", "me", "/home/me", "/w", "/w/id", {"kimi-eagle3": found} if run else {})
     return Place(machine, "kimi-eagle3", "r2", model)
 
 

@@ -75,7 +75,7 @@ def test_no_thread_of_the_kernel_is_listed():
 
 
 def test_a_process_is_seen_with_its_run_session_and_words(started):
-    child = started("sleep", "100", env={"DEPLOY_RUN": "run 1"}, start_new_session=True)
+    child = started("sleep", "100", env={"DEPLOY_SERVER": "run 1"}, start_new_session=True)
 
     seen = until(lambda: (p := by_pid(child.pid)) and p.name == "sleep" and p)
 

@@ -94,10 +94,10 @@ def test_a_cgroup_is_its_session_scope_in_both_versions(name):
 @pytest.mark.parametrize(
     ("environ", "run"),
     [
-        (b"HOME=/root\0DEPLOY_RUN=20261129-ab12\0X=1\0", "20261129-ab12"),
-        (b"MY_DEPLOY_RUN=no\0", ""),
+        (b"HOME=/root\0DEPLOY_SERVER=20261129-ab12\0X=1\0", "20261129-ab12"),
+        (b"MY_DEPLOY_SERVER=no\0", ""),
         (b"", ""),
-        (b"DEPLOY_RUN=\xff\0", "\\xff"),
+        (b"DEPLOY_SERVER=\xff\0", "\\xff"),
     ],
 )
 def test_a_run_is_named_by_one_exact_variable(environ, run):

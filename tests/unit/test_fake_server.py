@@ -127,7 +127,7 @@ def children_of(server):
         except OSError:
             continue
         if (
-            f"DEPLOY_RUN={server.port}\0".encode() in environ
+            f"DEPLOY_SERVER={server.port}\0".encode() in environ
             and line.startswith("sglang::scheduler")
             and stat[0] != "Z"
         ):
@@ -142,7 +142,7 @@ def start(tmp_path):
 
     def run(*flags, env=None, port=0, **fake):
         port = port or free_port()
-        environment = {"DEPLOY_RUN": str(port), "SPT_NOENV": "1", **(env or {})}
+        environment = {"DEPLOY_SERVER": str(port), "SPT_NOENV": "1", **(env or {})}
         folder = tmp_path / str(len(started))
         folder.mkdir()
         started.append(Server(folder, flags, fake, port, environment))

@@ -220,7 +220,7 @@ def test_a_folder_that_is_not_ours_to_write_is_told(common):
 
 
 UNUSABLE = [
-    ("a link", lambda path: path.symlink_to("/etc/passwd"), "it is a symbolic link"),
+    ("a link", lambda path: path.symlink_to(path.with_name("elsewhere")), "it is a symbolic link"),
     ("a dangling link", lambda path: path.symlink_to(path.parent / "nothing"), "it is a symbolic link"),
     ("a folder", lambda path: path.mkdir(), "Is a directory"),
     ("a pipe", os.mkfifo, "not a regular file"),

@@ -263,7 +263,7 @@ def test_the_server_is_known_by_pid_start_and_run(shell, tmp_path):
         assert Path("/proc/sys/kernel/random/boot_id").read_text().strip() == boot
         told = run.told()
         assert os.getpgid(told["pid"]) == int(pid) == os.getsid(told["pid"])
-        assert told["env"]["DEPLOY_RUN"] == "20261129-201500-abcd"
+        assert told["env"]["DEPLOY_SERVER"] == str(run.folder.resolve())
         assert {name: told["env"][name] for name in AWKWARD} == AWKWARD
         assert told["argv"] == ["stay", "a b"]
 

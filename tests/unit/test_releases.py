@@ -44,7 +44,7 @@ def remote(tmp_path: Path, said: list[Event]) -> Iterator[Remote]:
     at = Host.model_validate({"name": "here", "transport": "local", "lock": str(tmp_path / "lock")})
     made = Remote(at, LocalTransport("here"), said.append, threading.Event())
     work = f"{tmp_path}/work"
-    made.place = Place(Machine("id", "here", "me", work, f"{work}/id", {}), "kimi", "r1")
+    made.place = Place(Machine("id", "here", "me", "/home/me", work, f"{work}/id", {}), "kimi", "r1")
     with lease.take(at, made.transport, "test") as made.lease:
         yield made
 

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""The fake server with wild answers: the environment's ODD says, by path, what comes instead of the right ones.
+
+{"/v1/models": {"body": "<html>"}}    this text, with status 200
+{"/v1/models": {"raw": "garbage"}}    these bytes, and no HTTP
+{"/v1/models": {"reset": true}}       the connection is reset
+{"/v1/models": {"seconds": 60}}       the right answer, but so late
+{"meta": {"spec_verify_ct": true}}    these values in the counters of SGLang
+{"timings": {"predicted_n": 5}}       these counters of llama.cpp; its ready line is printed as well
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+
+import fake_server  # type: ignore[import-not-found]
+
+ODD = json.loads(os.environ.get("ODD") or "{}")
+
+
+class Server(fake_server.Server):
+    """With odd counters."""
+
+    def generate(self, *words):
+        said, finish, meta = super().generate(*words)
+        return said, finish, {**meta, **ODD.get("meta", {})}
+
+    def _summary(self):
+        return [*super()._summary(), *([(self.log.say, "listening on http://")] if "timings" in ODD else [])]
+
+
+class Handler(fake_server.Handler):
+    """With odd answers."""
+
+    def _refused(self, path):
+        odd = ODD.get(path, {})
+        time.sleep(odd.get("seconds", 0))
+        if "body" in odd:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self._answer(200, odd["body"])
+        elif "raw" in odd:
+            self.wfile.write(odd["raw"].encode())
+        elif "reset" in odd:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        else:
+            return super()._refused(path)
+        self.close_connection = True
+        return True
+
+    def _completion(self, *words):
+        return {**super()._completion(*words), **({"timings": ODD["timings"]} if "timings" in ODD else {})}
+
+
+if __name__ == "__main__":
+    fake_server.Server, fake_server.Handler = Server, Handler
+    fake_server.main(sys.argv[1:])

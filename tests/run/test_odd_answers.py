@@ -1,0 +1,146 @@
+"""Servers whose answers have any shape but the right one: an exit code with their words, and never a bug of ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.project import Done, Project
+
+ODD = Path(__file__).parent.parent / "odd_server.py"
+NO_BENCH: dict[str, Any] = {"bench": {"prompts": []}, "gates": {}}
+
+
+def up(project: Project, odd: dict[str, Any], *words: str, **fields: Any) -> Done:
+    """Bring the odd server up as SGLang, or as what `fields` say."""
+    project.fake(
+        **{
+            "engine": {"name": "sglang", "python": str(ODD)},
+            "env": {"ODD": json.dumps(odd), "FAKE": json.dumps({"lifetime": 60})},
+            **fields,
+        }
+    )
+    done = project.run("up", "profile=fake", *words)
+    assert "bug" not in done.err
+    assert "Traceback" not in done.err
+    return done
+
+
+MODELS: dict[str, tuple[dict[str, Any], str]] = {
+    "a page": ({"body": "<html>no</html>"}, "<html>no</html>"),
+    "half of it": ({"body": '{"data": [{"id"'}, '{"data": [{"id"'),
+    "a list": ({"body": "[]"}, "[]"),
+    "a list of words": ({"body": '["tiny"]'}, '["tiny"]'),
+    "no data": ({"body": '{"data": null}'}, '{"data": null}'),
+    "a word as data": ({"body": '{"data": "tiny"}'}, '{"data": "tiny"}'),
+    "words in data": ({"body": '{"data": ["tiny"]}'}, '{"data": ["tiny"]}'),
+    "very deep": ({"body": "[" * 200_000}, "[[[["),
+    "nothing": ({"body": ""}, "no list of models"),
+    "another id": ({"body": '{"data": [{"id": 4}]}'}, "it serves 4, not tiny"),
+    "no HTTP": ({"raw": "hello, who is there?\r\n\r\n"}, "who is there?"),
+    "a reset": ({"reset": True}, "GET /v1/models: "),
+}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_what_is_no_list_of_models_is_exit_7_with_its_words(project: Project, case: str) -> None:
+    odd, words = MODELS[case]
+    done = up(project, {"/v1/models": odd})
+    assert (done.code, words in done.err) == (7, True), done.err
+
+
+def saying(message: Any) -> dict[str, Any]:
+    return {"body": json.dumps({"choices": [{"message": message}]})}
+
+
+CHATS: dict[str, tuple[dict[str, Any], int, str]] = {
+    "choices are a word": ({"body": '{"choices": "abc"}'}, 8, '"abc"'),
+    "choices are null": ({"body": '{"choices": [null]}'}, 8, "[null]"),
+    "choices are an object": ({"body": '{"choices": {"a": 1}}'}, 8, '{"a": 1}'),
+    "choices are a number": ({"body": '{"choices": 4}'}, 8, '"choices": 4'),
+    "the message is a word": (saying("word 4"), 8, "word 4"),
+    "the content is a number": (saying({"content": 4}), 8, '"content": 4'),
+    "the content is an object": (saying({"content": {"text": "4"}}), 8, '"text": "4"'),
+    "the content is parts": (saying({"content": [{"type": "text", "text": "it is 4"}]}), 0, "it is 4"),
+    "the content is odd parts": (saying({"content": [None, 4, {"text": None}, {"type": "image"}]}), 8, "image"),
+    "half of it": ({"body": '{"choices": ['}, 8, '{"choices": ['),
+    "very deep": ({"body": '{"choices":' + "[" * 200_000}, 8, "no JSON object"),
+    "no HTTP": ({"raw": "hello, who is there?\r\n\r\n"}, 8, "who is there?"),
+    "a reset": ({"reset": True}, 8, "POST /v1/chat/completions: "),
+}
+
+
+@pytest.mark.parametrize("case", CHATS)
+def test_what_is_no_answer_is_exit_8_with_its_words(project: Project, case: str) -> None:
+    odd, code, words = CHATS[case]
+    done = up(project, {"/v1/chat/completions": odd}, **NO_BENCH)
+    assert (done.code, words in done.err) == (code, True), done.err
+
+
+COUNTERS: dict[str, tuple[dict[str, Any], int, str]] = {
+    "more than there was": (
+        {"spec_verify_ct": 5, "spec_num_correct_drafts": 500000, "spec_num_proposed_drafts": 10**6},
+        10, "500000 drafts accepted in 5 verify steps of 3 drafted tokens each",
+    ),
+    "more than was drafted": (
+        {"spec_verify_ct": 5, "spec_num_correct_drafts": 14, "spec_num_proposed_drafts": 10},
+        10, "14 drafts accepted in 5 verify steps, of 10 drafted tokens",
+    ),
+    "true": ({"spec_verify_ct": True, "spec_num_correct_drafts": True}, 10, "tells no acceptance"),
+    "negative": ({"spec_num_correct_drafts": -3}, 10, "tells no acceptance"),
+    "a word": ({"spec_num_correct_drafts": "12"}, 10, "tells no acceptance"),
+    "a list": ({"spec_verify_ct": [4]}, 10, "tells no acceptance"),
+    "a fraction": ({"spec_verify_ct": 4.5}, 10, "tells no acceptance"),
+    "beyond all numbers": ({"spec_num_correct_drafts": 10**400}, 10, "tells no acceptance"),
+    "no tokens": ({"completion_tokens": None}, 8, "an answer without token counts"),
+    "tokens that are a word": ({"completion_tokens": "many"}, 8, "an answer without token counts"),
+    "a negative number of tokens": ({"completion_tokens": -1}, 8, "an answer without token counts"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", COUNTERS)
+def test_counters_that_cannot_be_true_are_not_measured(project: Project, case: str) -> None:
+    odd, code, words = COUNTERS[case]
+    done = up(project, {"meta": odd})
+    assert (done.code, words in done.err) == (code, True), done.err
+    if code == 10:
+        assert "accept_length: None, wanted" in done.err
+
+
+GOOD = {"predicted_n": 40, "draft_n": 30, "draft_n_accepted": 20}
+METRICS: dict[str, dict[str, Any]] = {
+    "reset": {"reset": True},
+    "no HTTP": {"raw": "nonsense\r\n\r\n"},
+    "no numbers": {"body": "llamacpp:spec_decode_num_accepted_tokens_total 1.2.3e\nllamacpp:x_total e+\n\x00"},
+    "beyond all numbers": {"body": "llamacpp:spec_decode_num_accepted_tokens_total 1e999\n"},
+    "slow": {"seconds": 8},
+}
+
+
+@pytest.mark.parametrize("case", METRICS)
+def test_metrics_are_a_second_opinion_and_fail_nothing(project: Project, case: str) -> None:
+    done = up(
+        project,
+        {"/metrics": METRICS[case], "timings": GOOD},
+        engine={"name": "llamacpp", "binary": str(ODD)},
+        model={"path": "/srv/model.gguf"},
+        draft=None,
+        speculative=None,
+        gates={"accept_length": ">= 1.15"},
+        waive=["model", "engine"],
+    )
+    assert (done.code, "accept length 2.00" in done.err) == (0, True), done.err
+
+
+def test_an_engine_whose_metrics_tell_nothing_is_not_asked_for_them(project: Project) -> None:
+    assert up(project, {"/metrics": {"seconds": 60}}).code == 0
+    assert "/metrics" not in project.run("logs").out
+
+
+def test_without_prompts_an_old_measurement_is_no_measurement(project: Project) -> None:
+    assert up(project, {}).code == 0
+    done = project.run("up", "profile=fake", "bench.prompts=[]")
+    assert (done.code, "could not be measured" in done.err) == (10, True), done.err
