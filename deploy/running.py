@@ -93,7 +93,9 @@ def ask(options: Options, session: Session, *, all_must_answer: bool = False) ->
 
     Who would change something must hear from all: the deployment may be on the one that is silent.
     """
-    failed = session.ask(hosts(options))
+    wanted = hosts(options)
+    failed = session.ask(wanted)
+    _leave_out_bystander(options, session, len(wanted))
     if failed and (all_must_answer or not session.machines):
         error = together(failed)
         error.remedy = f"{error.remedy}; or go without: --hosts 'all,!{',!'.join(failed)}'".lstrip("; ")
@@ -101,6 +103,16 @@ def ask(options: Options, session: Session, *, all_must_answer: bool = False) ->
     for name, error in failed.items():
         click.echo(f"{name} does not answer and is left out: {error.what}", err=True)
     return failed
+
+
+def _leave_out_bystander(options: Options, session: Session, asked: int) -> None:
+    """Where nothing runs on this machine, and no inventory names it, it is no part of the answer."""
+    found: Inventory = inventory.load(home(options).inventory)
+    machine = session.machines.get(LOCAL)
+    if options.hosts or LOCAL in found.hosts or machine is None or asked == 1:
+        return
+    if not any(one.current and (one.current.alive or one.current.left) for one in machine.deployments.values()):
+        session.keep(name for name in session.machines if name != LOCAL)
 
 
 def deployments(session: Session) -> dict[str, Running]:

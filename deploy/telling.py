@@ -9,7 +9,6 @@ import click
 
 from deploy.deploying import key
 from deploy.errors import ConfigError, DeployError
-from deploy.inventory import LOCAL
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.render import clean
@@ -33,14 +32,7 @@ def status(session: Session, wanted: str | None) -> list[dict[str, Any]]:
             if deployment.current and wanted in (None, name)
         ]
         rows += own or ([] if wanted else [{"host": host, "state": "nothing deployed"}])
-    return _without_bystander(rows)
-
-
-def _without_bystander(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without the line of this machine, which is always asked, where it has nothing and others are listed."""
-    if len(rows) == 1:
-        return rows
-    return [row for row in rows if (row["host"], row["state"]) != (LOCAL, "nothing deployed")]
+    return rows
 
 
 def _row(remote: Remote, name: str, run: Run) -> dict[str, Any]:

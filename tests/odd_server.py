@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The fake server with wild answers: the environment's ODD says, by path, what comes instead of the right ones.
 
-{"/v1/models": {"body": "<html>"}}    this text, with status 200
+{"/v1/models": {"body": "<html>"}}    this text, with status 200; "times": so often
 {"/v1/models": {"raw": "garbage"}}    these bytes, and no HTTP
 {"/v1/models": {"reset": true}}       the connection is reset
 {"/v1/models": {"seconds": 60}}       the right answer, but so late
@@ -30,10 +30,6 @@ ODD = json.loads(os.environ.get("ODD") or "{}")
 class Server(fake_server.Server):
     """With odd counters."""
 
-    def generate(self, *words):
-        said, finish, meta = super().generate(*words)
-        return said, finish, {**meta, **ODD.get("meta", {})}
-
     def _summary(self):
         return [*super()._summary(), *([(self.log.say, "listening on http://")] if "timings" in ODD else [])]
 
@@ -46,7 +42,7 @@ class Handler(fake_server.Handler):
         time.sleep(odd.get("seconds", 0))
         if "body" in odd:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self._answer(200, odd["body"])
+            self._answer(200, odd["body"] * odd.get("times", 1))
         elif "raw" in odd:
             self.wfile.write(odd["raw"].encode())
         elif "reset" in odd:
@@ -57,7 +53,14 @@ class Handler(fake_server.Handler):
         return True
 
     def _completion(self, *words):
-        return {**super()._completion(*words), **({"timings": ODD["timings"]} if "timings" in ODD else {})}
+        answer = super()._completion(*words)
+        answer["choices"][0].get("meta_info", {}).update(ODD.get("meta", {}))
+        return {**answer, **({"timings": ODD["timings"]} if "timings" in ODD else {})}
+
+    def _answer(self, code, content=""):
+        if "meta" in ODD and isinstance(content, dict) and "output_ids" in content:
+            content["meta_info"].update(ODD["meta"])
+        super()._answer(code, content)
 
 
 if __name__ == "__main__":
