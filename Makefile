@@ -13,10 +13,10 @@ demo: setup
 demo-sglang: setup engines
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh local-sglang
 
-test: setup system engines lint
+test: setup lint system engines
 	$(BIN)/pytest -m "not full"
 
-test-all: setup system engines lint
+test-all: setup lint system engines
 	$(BIN)/pytest
 
 lint: setup
@@ -29,7 +29,8 @@ setup: $(READY)
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..." >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --disable-pip-version-check --quiet --require-hashes -r requirements/dev.txt
+	@echo "setting up $(VENV): about 80 MB of packages" >&2
+	$(BIN)/pip install --disable-pip-version-check --quiet --progress-bar off --require-hashes -r requirements/dev.txt
 	$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 

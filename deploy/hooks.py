@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from importlib import resources
 from pathlib import Path
 
-from deploy import releases
+from deploy import project, releases
 from deploy.checkpoint import manifest
-from deploy.errors import DeployError, TimedOut
+from deploy.errors import ConfigError, DeployError, TimedOut
 from deploy.plan import Draft, Node
 from deploy.profile import Hook
 from deploy.remote import Remote
@@ -90,16 +91,27 @@ def _run(hook: Hook, point: str, node: Node, remote: Remote) -> str:
     return result.stdout.decode(errors="replace")
 
 
+def located(hook: Hook) -> Path:
+    """The hook's file: the project's own, or `hooks/NAME` of those that come with the tool. ConfigError if neither."""
+    path, shipped = Path(hook.run), project.builtin() / "hooks" / Path(hook.run).name
+    if not path.is_file() and path.parent.name == "hooks":
+        path = shipped
+    if not path.is_file():
+        raise ConfigError(f"there is no hook {hook.run}", remedy="its path is relative to the project's folder")
+    if hook.on == "controller" and not os.access(path, os.X_OK):
+        raise ConfigError(f"the hook {hook.run} may not be executed", remedy=f"chmod +x {path}")
+    return path
+
+
 def _placed(hook: Hook, remote: Remote) -> tuple[str, Transport]:
     """(the program's path where it runs, the transport to there). On a host it is copied into the run's folder."""
-    if not Path(hook.run).is_file():
-        raise DeployError(f"there is no hook {hook.run}", remedy="its path is relative to the project's folder")
+    source = located(hook)
     if hook.on == "controller":
-        return hook.run, LocalTransport()
+        return str(source), LocalTransport()
     folder = f"{remote.place.folder}/hooks"
     remote.change('umask 077; mkdir -p -- "$1"', folder)
-    program = f"{folder}/{Path(hook.run).name}"
-    remote.put(program, Path(hook.run).read_bytes(), mode=0o700)
+    program = f"{folder}/{source.name}"
+    remote.put(program, source.read_bytes(), mode=0o700)
     remote.put(f"{folder}/header.py", _library().read_bytes())
     return program, remote.transport
 

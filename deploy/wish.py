@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy import drafts, environments, plan, project, settings
+from deploy import drafts, environments, hooks, plan, project, settings
 from deploy.checkpoint import manifest
 from deploy.errors import ConfigError
 from deploy.inventory import Host, Inventory
@@ -111,9 +110,6 @@ def _look_at_draft(wish: Wish) -> None:
 
 def _look_at_hooks(profile: Profile) -> None:
     """A hook that cannot run is told now, not after the load."""
-    for point, hooks in profile.hooks:
-        for hook in hooks:
-            if not Path(hook.run).is_file():
-                raise ConfigError(f"hooks.{point}: there is no {hook.run}", remedy="mend its path in the profile")
-            if hook.on == "controller" and not os.access(hook.run, os.X_OK):
-                raise ConfigError(f"hooks.{point}: {hook.run} may not be executed", remedy=f"chmod +x {hook.run}")
+    for _, of_a_point in profile.hooks:
+        for hook in of_a_point:
+            hooks.located(hook)

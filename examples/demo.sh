@@ -12,8 +12,10 @@ local-sglang) name=no-d2t good="$here/tiny-eagle3/draft" waive="waive=[ckpt]" ;;
 *)            echo "no demo for $profile" >&2; exit 2 ;;
 esac
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*" >&2; }
-run() { printf '\033[2m$ deploy %s\033[0m\n' "$*" >&2; deploy "$@"; }
+bold='' dim='' plain=''
+[ -t 2 ] && [ -z "${NO_COLOR:-}" ] && bold='\033[1m' dim='\033[2m' plain='\033[0m'
+say() { printf "\n$bold%s$plain\n" "$*" >&2; }
+run() { printf "$dim\$ deploy %s$plain\n" "$*" >&2; deploy "$@"; }
 
 python3 "$here/tiny-eagle3/make_dead.py" "$dead" "$name" >/dev/null || exit 1
 
@@ -23,7 +25,7 @@ code=$?
 [ "$code" -eq 9 ] || { say "expected exit 9 (serving, but below its gates), got $code"; exit 1; }
 
 say "2. The same server with the good draft."
-run restart --ckpt "$good" || exit 1
+run restart "profile=$profile" --ckpt "$good" || exit 1
 
 say "3. A question, once more, to what runs now."
 run smoke "profile=$profile" || exit 1
@@ -32,12 +34,18 @@ cat >&2 <<END
 
 That was the main job: push, verify, stop, free, launch, wait, prove. The server still runs; try
 
-  deploy status                        what runs, as the host tells it
-  deploy up profile=$profile              again: verified, not restarted
-  deploy history                       every run, with its accept length
-  deploy plan profile=$profile            the exact command of each host
-  deploy logs -n 20                    the server's own words
-  deploy down                          stop it, and prove that it is gone
+  deploy status
+      what runs, as the host tells it
+  deploy up profile=$profile
+      again: verified, not restarted
+  deploy history
+      every run, with its accept length
+  deploy plan profile=$profile
+      the exact command of each host
+  deploy logs -n 20 profile=$profile
+      the server's own words
+  deploy down profile=$profile
+      stop it, and prove that it is gone
 
 (the command is .venv/bin/deploy; \`. .venv/bin/activate\` makes it deploy)
 END

@@ -9,7 +9,7 @@
 {"timings": {"predicted_n": 5}}       these counters of llama.cpp; its ready line is printed as well
 """
 
-# mypy: allow-untyped-defs, allow-untyped-calls
+# mypy: allow-untyped-defs, allow-untyped-calls, allow-subclassing-any
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ import socket
 import struct
 import sys
 import time
+from pathlib import Path
 
-sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import fake_server  # type: ignore[import-not-found]
 

@@ -22,8 +22,8 @@ def shared(function: F) -> F:
 
     @click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
     @click.option("--project", type=click.Path(path_type=Path), help="The project's folder (default: the nearest one).")
-    @click.option("--hosts", metavar="PATTERNS", help="Only these hosts: gpu[1-4],!gpu3")
-    @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+    @click.option("--hosts", metavar="PATTERNS", help="Only these hosts: 'gpu[1-4],!gpu3'")
+    @click.option("-y", "--yes", is_flag=True, help="Do not ask, before a checkpoint is undone or `down`.")
     @click.option("--json", "output", flag_value="json", help="One JSON document on stdout.")
     @click.option("--jsonl", "output", flag_value="jsonl", help="Events as JSON lines on stdout.")
     @click.option("-q", "--quiet", count=True, help="Failures and the last line only.")

@@ -29,6 +29,9 @@ def down(options: Options) -> int:
     with Session(" ".join(("down", *options.words))) as session:
         running.only_profile(options)
         running.ask(options, session, all_must_answer=True)
+        if not options.words and not any(one.alive for one in running.deployments(session).values()):
+            click.echo("nothing runs", err=True)
+            return 0
         found = running.the_one(options, session)
         if found.alive and not options.yes and sys.stdin.isatty():
             click.confirm(f"Stop {found.name} on {', '.join(found.runs)}?", abort=True, err=True)

@@ -23,7 +23,7 @@ STRAY: list[tuple[list[str], str]] = [
     (["up", "fake"], "profile=fake"),
     (["up", "profile=fake", "args.port=1234"], "is said by `port`"),
     (["up", "profile=fake", "args.api-key=x"], "secrets: {NAME: api-key}"),
-    (["up", "profile=fake", "hooks.ready=[hooks/nosuch]"], "hooks.ready: there is no"),
+    (["up", "profile=fake", "hooks.ready=[hooks/nosuch]"], "there is no hook"),
 ]
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.project import EXAMPLES, Done, Project
+from tests.project import EXAMPLES, Done, Project, until
 
 ODD = Path(__file__).parent.parent / "odd_server.py"
-NO_BENCH: dict[str, Any] = {"bench": {"prompts": []}, "gates": {}}
+NO_BENCH: dict[str, Any] = {"bench": {"prompts": []}, "draft": None, "speculative": None}
 
 
 def up(project: Project, odd: dict[str, Any], *words: str, **fields: Any) -> Done:
@@ -142,3 +143,20 @@ def test_without_prompts_an_old_measurement_is_no_measurement(project: Project) 
     assert up(project, {}).code == 0
     done = project.run("up", "profile=fake", "bench.prompts=[]")
     assert (done.code, "could not be measured" in done.err) == (10, True), done.err
+
+
+def test_ctrl_c_is_heard_between_two_prompts(project: Project) -> None:
+    project.fake(fake={"slow_seconds": 1.5}, bench={"prompts": ["one", "two"] * 20})
+    with project.started("up", "profile=fake") as client:
+        until(lambda: _prompts(project) > 1, what="the second prompt")
+        client.send_signal(signal.SIGINT)
+        _, err = client.communicate(timeout=20)
+    assert (client.returncode, "detached in bench" in err, "FAILED" in err) == (130, True, False), err
+    assert _prompts(project) < 6
+
+
+def _prompts(project: Project) -> int:
+    try:
+        return sum(event.get("step") == "bench" and "done" in event.get("facts", {}) for event in project.events())
+    except (OSError, IndexError, json.JSONDecodeError):
+        return 0

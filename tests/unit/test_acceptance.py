@@ -43,6 +43,26 @@ def test_what_was_not_told_is_not_measured_as_one(requests):
     assert acceptance.over(requests) is None
 
 
+IMPOSSIBLE = [
+    ("more in a step than was drafted", Counters(64, 5, None, 500_000), 3, "500000 drafts accepted in 5 verify steps"),
+    ("one more than the steps had", Counters(64, 5, None, 16), 3, "of 3 drafted tokens each"),
+    ("without a step", Counters(64, 0, None, 1), 3, "1 drafts accepted in 0 verify steps"),
+    ("more than was drafted at all", Counters(64, 10, 12, 13), None, "of 12 drafted tokens"),
+    ("all of them", Counters(64, 5, 15, 15), 3, ""),
+    ("nobody knows how many are drafted", Counters(64, 5, None, 40), None, ""),
+    ("not told", Counters(64, None, None, None), 3, ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("told", "num_steps", "why"), [case[1:] for case in IMPOSSIBLE], ids=[case[0] for case in IMPOSSIBLE]
+)
+def test_counters_that_cannot_be_true_are_told(told, num_steps, why):
+    found = acceptance.impossible([Counters(40, 10, 30, 20), told], num_steps)
+    assert why in found
+    assert bool(found) is bool(why)
+
+
 def test_chance_lies_below_what_counts_as_dead_and_the_default_gate_above():
     from deploy.profile import DEFAULT_GATES
 

@@ -275,6 +275,17 @@ REPLIES: list[tuple[dict[str, Any], str]] = [
     ({"choices": [{"message": None}]}, ""),
     ({"choices": []}, ""),
     ({}, ""),
+    ({"choices": "abc"}, ""),
+    ({"choices": [None]}, ""),
+    ({"choices": {"a": 1}}, ""),
+    ({"choices": [{"message": "a word"}]}, ""),
+    ({"choices": [{"message": {"content": 4}}]}, ""),
+    ({"choices": [{"message": {"content": {"text": "4"}}}]}, ""),
+    (
+        {"choices": [{"message": {"content": [{"type": "text", "text": "it "}, {"type": "text", "text": "is 4"}]}}]},
+        "it is 4",
+    ),
+    ({"choices": [{"message": {"content": [None, 4, {"text": None}, {"type": "image"}]}}]}, ""),
 ]
 
 
@@ -320,6 +331,26 @@ def test_sglangs_counters_are_read_under_both_generations_of_names(meta, counter
     assert engines.load("sglang").counters({"choices": [{"message": {}, "meta_info": meta}]}) == counters
 
 
+NO_COUNTS = [None, True, -1, 1.5, "7", [7], {"n": 7}, float("nan"), 10**400]
+
+
+@pytest.mark.parametrize("value", NO_COUNTS, ids=repr)
+def test_what_is_no_count_is_not_told(value):
+    sglang, llamacpp, command = (engines.load(name).counters for name in ("sglang", "llamacpp", "command"))
+    assert sglang({"meta_info": {"completion_tokens": value}}) is None
+    assert llamacpp({"timings": {"predicted_n": value}}) is None
+    assert command({"usage": {"completion_tokens": value}}) is None
+    spec = {"spec_verify_ct": value, "spec_num_correct_drafts": value, "spec_num_proposed_drafts": value}
+    assert sglang({"meta_info": {"completion_tokens": 5, **spec}}) == Counters(5, None, None, None)
+    drafts = {"draft_n": value, "draft_n_accepted": value}
+    assert llamacpp({"timings": {"predicted_n": 5, **drafts}}) == Counters(5, None, None, None)
+
+
+def test_more_drafts_than_tokens_are_no_steps():
+    timings = {"predicted_n": 5, "draft_n": 9, "draft_n_accepted": 9}
+    assert engines.load("llamacpp").counters({"timings": timings}) == Counters(5, None, 9, 9)
+
+
 NOTHING: list[tuple[str, dict[str, Any]]] = [
     ("sglang", {}),
     ("sglang", {"meta_info": {}}),
@@ -330,6 +361,10 @@ NOTHING: list[tuple[str, dict[str, Any]]] = [
     ("llamacpp", {"timings": {"prompt_n": 3}}),
     ("command", {}),
     ("command", {"usage": None}),
+    ("command", {"usage": [3]}),
+    ("sglang", {"meta_info": "x", "choices": "abc"}),
+    ("sglang", {"choices": [None]}),
+    ("llamacpp", {"timings": "x"}),
 ]
 
 
@@ -342,7 +377,15 @@ def test_a_plain_command_counts_tokens_alone():
     assert engines.load("command").counters({"usage": {"completion_tokens": 3}}) == Counters(3, None, None, None)
 
 
-METRICS = ["", "# HELP llamacpp:x y\n", "llamacpp:tokens_predicted_total 3\n", "not metrics at all"]
+METRICS = [
+    "llamacpp:spec_decode_num_accepted_tokens_total 1.2.3e\n",
+    "llamacpp:spec_decode_num_accepted_tokens_total 1e999\n",
+    "llamacpp:spec_decode_num_accepted_tokens_total e+\n",
+    "",
+    "# HELP llamacpp:x y\n",
+    "llamacpp:tokens_predicted_total 3\n",
+    "not metrics at all",
+]
 
 
 @pytest.mark.parametrize("metrics", METRICS)

@@ -178,6 +178,50 @@ def test_a_broken_line_is_named_and_does_not_hide_the_other_runs(project):
     assert UP in told(project)
 
 
+ODD = [
+    {"kind": "run_started", "facts": "x"},
+    {"kind": "run_started", "facts": {"hosts": 5}},
+    {"kind": "run_started", "facts": {"hosts": ["gpu1", 5]}},
+    {"kind": "run_started", "facts": {"hosts": "gpu1"}},
+    {"kind": "run_started", "facts": {"recipe": [[]]}},
+    {"kind": "run_started", "at": "noon"},
+    {"kind": "run_started", "at": float("nan")},
+    {"kind": "run_started", "text": 5},
+    {"kind": ["run_started"]},
+    {"kind": "run_ended", "facts": {"verdict": "x"}},
+    {"kind": "run_ended", "facts": {"verdict": {"gates": 5}}},
+    {"kind": "run_ended", "facts": {"verdict": {"waived": 5}}},
+    {"kind": "run_ended", "facts": {"exit_code": [1]}},
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_an_odd_record_says_so_in_its_row_and_the_others_are_listed(project, odd):
+    (project / "runs" / UP / "events.jsonl").write_text(json.dumps(odd) + "\n", encoding="utf-8")
+    rows = told(project).splitlines()
+    assert "is not an event" in next(row for row in rows if row.startswith(UP))
+    assert len(rows) == 5
+    with pytest.raises(DeployError, match="is not an event"):
+        list(record.read(project / "runs" / UP))
+
+
+@pytest.mark.parametrize("seconds", ["soon", float("inf"), 10**400, None, True])
+def test_a_number_that_is_none_does_not_hide_a_run(project, seconds):
+    path = project / "runs" / UP / "events.jsonl"
+    ended = {"kind": "run_ended", "at": 1.0, "facts": {"seconds": seconds, "exit_code": 0}}
+    path.write_text(path.read_text() + json.dumps(ended) + "\n", encoding="utf-8")
+    assert UP in told(project)
+    assert told(project, UP)
+
+
+def test_a_long_command_does_not_make_every_row_wide(project):
+    path = project / "runs" / UP / "events.jsonl"
+    path.write_text(path.read_text().replace('"command": "up"', f'"command": "up {"k=v " * 200}"'), encoding="utf-8")
+    rows = told(project).splitlines()
+    assert rows[0].index("HOSTS") == len("20261129-203640-f1ee70") + 2 + 40 + 2
+    assert "…  gpu1 " in next(row for row in rows if row.startswith(UP))
+
+
 def test_what_a_later_version_adds_is_not_read():
     assert record.parse('{"kind": "noted", "color": 1}', "here") == Event("noted", at=0.0)
 

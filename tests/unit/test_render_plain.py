@@ -5,7 +5,7 @@ import pytest
 
 from deploy import record, render
 from deploy.events import Event
-from deploy.render import Screen, plain
+from deploy.render import Screen, live, plain
 
 EVENTS = Path(__file__).parent.parent / "fixtures" / "events"
 
@@ -121,3 +121,40 @@ def test_a_crash_is_told_as_our_bug_with_its_traceback():
     assert stream.getvalue() == (
         "   0.0s  CRASHED: this is a bug in deploy\n          | Traceback:\n          | KeyError: 'x'\n"
     )
+
+
+def lines_of(*events, verbosity=0):
+    stream = io.StringIO()
+    view = plain.view(Screen(io.StringIO(), stream, {}, verbosity))
+    for event in events:
+        view.on(event)
+    return stream.getvalue()
+
+
+STOPS = [("Interrupted", "stopped before launch", "gpu1  launch     stopped before launch\n"),
+         ("Interrupted", "detached in wait", "stopped: detached in wait\n"),
+         ("NotReady", "no new log line", "FAILED: no new log line\n")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "text", "told"), STOPS)
+def test_an_interruption_is_no_failure(error, text, told):
+    event = Event("failed", text, "gpu1", "launch", {"error": error}, at=5.0)
+    assert told in lines_of(event)
+    assert ("FAILED" in lines_of(event)) is (error != "Interrupted")
+    state = render.fold(render.State(), event)
+    assert state.rows["gpu1"].cell("launch").mark == ("left" if error == "Interrupted" else "failed")
+    picture = io.StringIO()
+    live.still(state, Screen(picture, io.StringIO(), {"COLUMNS": "100"}))
+    assert ("✗" in picture.getvalue(), "launch · failed" in picture.getvalue()) == (error != "Interrupted",) * 2
+    assert text in picture.getvalue().partition("╭")[0]
+
+
+@pytest.mark.parametrize(("verbosity", "told"), [(0, False), (1, True)])
+def test_the_name_of_a_check_is_for_who_wants_to_know_all(verbosity, told):
+    events = [
+        Event("step_started", "", "gpu1", "preflight", at=1.0),
+        Event("said", "ckpt", "gpu1", "preflight", at=1.0),
+        Event("said", "disk", "gpu1", "preflight", at=9.0),
+    ]
+    text = lines_of(*events, verbosity=verbosity)
+    assert ("ckpt" in text, "disk" in text) == (told, told)
