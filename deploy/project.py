@@ -80,4 +80,5 @@ def owner(file: Path) -> Path:
 
 
 def _profiles(root: Path) -> dict[str, Path]:
-    return {file.stem: file for file in (root / "profiles").glob("*.yaml")}
+    files = (root / "profiles").glob("[!.]*.yaml")  # an editor's lock is a hidden link to nowhere
+    return {file.stem: file for file in files if file.is_file()}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from deploy import lease, state
-from deploy.errors import DeployError, Interrupted
+from deploy.errors import DeployError, Interrupted, RemoteFailed
 from deploy.events import Event
 from deploy.inventory import Host
 from deploy.record import Recorder, masked
@@ -201,7 +201,8 @@ def together(failed: Mapping[str, DeployError]) -> DeployError:
     first = next(iter(failed.values()))
     if len(failed) == 1:
         return first
-    return type(first)(
+    kind = DeployError if isinstance(first, RemoteFailed) else type(first)
+    return kind(
         f"{len(failed)} hosts failed: {', '.join(failed)}",
         evidence="\n".join(f"{error.what}\n  {error.evidence}".rstrip() for error in failed.values()),
         remedy=first.remedy,

@@ -45,6 +45,7 @@ def logs(options: Options, follow: bool, lines: int) -> int:
     if options.output in ("json", "jsonl"):
         raise ConfigError("a log is neither a JSON document nor events", remedy="deploy logs prints it as it is")
     with Session("logs") as session:
+        running.only_profile(options)
         running.ask(options, session)
         found = running.the_one(options, session)
         readers = [

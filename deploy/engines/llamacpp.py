@@ -99,7 +99,8 @@ def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
 def counters(answer: Mapping[str, Any]) -> Counters | None:
     """From `timings`: a verify step yields its accepted drafts and one token of the target's own.
 
-    So steps = generated - accepted, except that the first token comes from the prompt's own pass.
+    So steps = generated - accepted. That is one too many where the answer ended with a whole step, since its first
+    token comes from the prompt's own pass: the length is rather too small than too large.
     """
     timings = part(answer, "timings")
     generated = count(timings.get("predicted_n"))

@@ -54,10 +54,10 @@ def _failure(remote: Remote, measured: dict[str, Any], failed: list[dict[str, An
             evidence=f"{evidence}\n{measured['accepted']} of {measured['drafted']} drafted tokens kept in "
             f"{measured['steps']} verify steps\n{acceptance.DEFINITION}",
             remedy="the server runs the draft but gains nothing: are its tensors loaded, its head, its d2t, "
-            "and is the algorithm EAGLE3? The running server is left as it is; deploy restart --ckpt NEW",
+            "and is the algorithm EAGLE3? With another one: deploy restart --ckpt NEW",
         )
     return GateFailed(
         f"{remote.host.name}: serving, but below its gates",
         evidence=evidence,
-        remedy="the server is left running; lower the gate in the profile, or restart with a better draft",
+        remedy="lower the gate in the profile, or restart with a better draft",
     )

@@ -112,7 +112,7 @@ def test_a_client_killed_while_the_server_loads_loses_nothing(project: Project) 
 
 def _alive(project: Project) -> Any:
     row = project.status()
-    return row if row["state"] in ("loading", "serving") else None
+    return row if row["state"] in ("loading", "serving") and row["pid"] else None
 
 
 def test_a_second_operator_is_told_who_holds_the_host(project: Project) -> None:

@@ -310,7 +310,9 @@ def test_the_profile_is_named_by_a_word_or_by_the_caller(load):
 
 
 def test_words_of_a_command_are_taken_out_of_those_of_the_profile():
-    assert sources.take("profile", ["a=1", "profile=x", "b=2", "profile=y"]) == ("y", ["a=1", "b=2"])
+    assert sources.take("profile", ["a=1", "profile=y", "b=2", "profile=y"]) == ("y", ["a=1", "b=2"])
+    with pytest.raises(ConfigError, match="one is meant"):
+        sources.take("profile", ["profile=x", "profile=y"])
     assert sources.take("profile", ["a=profile"]) == (None, ["a=profile"])
 
 
