@@ -56,7 +56,7 @@ def sent(project: Project) -> bool:
 
 def alive(project: Project) -> Any:
     row = project.status()
-    return row if row["state"] in ("loading", "serving") else None
+    return row if row["state"] in ("loading", "serving") and row["pid"] else None
 
 
 def launched(project: Project, client: subprocess.Popen[str]) -> Any:
