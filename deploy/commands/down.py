@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import click
@@ -31,6 +32,8 @@ def down(options: Options) -> int:
         running.ask(options, session, all_must_answer=True)
         if not options.words and not any(one.alive for one in running.deployments(session).values()):
             click.echo("nothing runs", err=True)
+            if options.json:
+                click.echo(json.dumps({"exit_code": 0, "verdict": {}, "failures": []}))
             return 0
         found = running.the_one(options, session)
         if found.alive and not options.yes and sys.stdin.isatty():

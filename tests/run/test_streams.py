@@ -92,7 +92,7 @@ ERRORS: list[tuple[list[str], int, str, str]] = [
     (["history", "none", "--replay"], 2, "ConfigError", "a replay is no document"),
     (["profile", "show", "nothing"], 2, "ConfigError", "nothing"),
     (["smoke"], 2, "ConfigError", "nothing is deployed"),
-    (["down"], 2, "ConfigError", "nothing is deployed"),
+    (["down", "profile=nothing"], 2, "ConfigError", "no host has a deployment"),
     (["restart"], 2, "ConfigError", "nothing is deployed"),
     (["rollback"], 2, "ConfigError", "nothing is deployed"),
     (["tunnel"], 2, "ConfigError", "nothing is deployed"),
@@ -109,6 +109,11 @@ def test_an_error_is_one_json_document_for_who_asked_for_json(
     assert set(done.json["error"]) == {"what", "evidence", "remedy", "error"}
     assert what in done.json["error"]["what"]
     assert "error" in done.err.lower()
+
+
+def test_to_end_what_does_not_run_is_done_already(project: Project) -> None:
+    done = project.run("down", "--json")
+    assert (done.code, done.json["failures"], "nothing runs" in done.err) == (0, [], True), done.err
 
 
 def test_a_host_that_is_silent_is_one_json_document(tmp_path: Path) -> None:

@@ -10,11 +10,16 @@ import pytest
 
 from tests import places
 from tests.fleet import TestHost
-from tests.project import Project, until
+from tests.project import EXAMPLES, FAKE, Project, until
 
 pytestmark = [pytest.mark.sshd, pytest.mark.namespace]
 
 Two = tuple[Project, Project]
+COMMON = "/srv/common"  # the checkout may lie in a home that others cannot look into
+THEIRS = {
+    "engine": {"name": "sglang", "python": f"{COMMON}/fake_server.py"},
+    "model": {"path": f"{COMMON}/target", "name": "tiny"},
+}
 
 
 @pytest.fixture
@@ -22,8 +27,12 @@ def host(fleet: Callable[[int], list[TestHost]]) -> Iterator[TestHost]:
     """A host that has the user `other` beside root."""
     (made,) = fleet(1)
     made.inside("useradd", "--create-home", "--password", "*", "--shell", "/bin/sh", "other")
+    made.inside("mkdir", "-p", COMMON)
+    made.inside("cp", "-r", str(FAKE), str(EXAMPLES / "target"), COMMON)
+    made.inside("chmod", "-R", "a+rX", COMMON)
     yield made
     made.inside("userdel", "--remove", "--force", "other")
+    made.inside("rm", "-r", COMMON)
 
 
 @pytest.fixture
@@ -42,7 +51,7 @@ def loads(project: Project, client: subprocess.Popen[str]) -> bool:
 def test_the_lock_of_one_holds_for_the_other_and_is_left_to_them(two: Two) -> None:
     roots, others = two
     roots.fake("fake", fake={"phase_seconds": {"weights": 4}})
-    others.fake("theirs")
+    others.fake("theirs", **THEIRS)
     with roots.started("up", "profile=fake") as client:
         until(lambda: loads(roots, client), 60, "a server that loads")
         done = others.run("up", "profile=theirs")
@@ -60,7 +69,7 @@ def test_a_server_of_the_other_is_foreign_and_left_alone(two: Two) -> None:
     assert roots.run("up", "profile=fake").code == 0
     before = roots.status()
     assert others.status()["state"] == "nothing deployed"
-    others.fake("fake", port=port)
+    others.fake("fake", port=port, **THEIRS)
     for words in ((), ("evict=yes",)):
         done = others.run("up", "profile=fake", *words)
         assert (done.code, f"port {port} is held by" in done.err, "user id 0" in done.err) == (5, True, True), done.err
