@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ pytestmark = [pytest.mark.sshd, pytest.mark.namespace]
 
 Two = tuple[Project, Project]
 COMMON = "/srv/common"  # the checkout may lie in a home that others cannot look into
-THEIRS = {
+THEIRS: dict[str, Any] = {
     "engine": {"name": "sglang", "python": f"{COMMON}/fake_server.py"},
     "model": {"path": f"{COMMON}/target", "name": "tiny"},
 }
