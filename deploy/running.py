@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from deploy import inventory, settings
+from deploy import inventory, settings, transport
 from deploy.config import sources
 from deploy.deploying import course, key
 from deploy.errors import ConfigError, DeployError
@@ -82,10 +82,11 @@ def _unknown(deployment: str, host: str) -> Node:
 
 def hosts(options: Options) -> tuple[Host, ...]:
     """The hosts to be asked: --hosts, or all of the inventory and this machine, where profiles may say `localhost`."""
+    here = [LOCAL] if transport.may_be_host() else []
     found: Inventory = inventory.load(home(options).inventory)
     if options.hosts:
         return found.select(options.hosts)
-    return found.select(["all", LOCAL] if found.hosts else LOCAL)
+    return found.select(["all", *here] if found.hosts else LOCAL)
 
 
 def ask(options: Options, session: Session, *, all_must_answer: bool = False) -> dict[str, DeployError]:

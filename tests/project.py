@@ -42,6 +42,7 @@ class Project:
     folder: Path
     hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: LOCAL)
     lease: float = 30.0
+    before: Sequence[str] = ()  # words before the command line, that start it in another surrounding
 
     def __post_init__(self) -> None:
         own = {"work": str(self.folder / "work"), "lock": str(self.folder / "lock"), "lease": self.lease}
@@ -80,7 +81,7 @@ class Project:
         return int(port)
 
     def argv(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "deploy", *words]
+        return [*self.before, sys.executable, "-m", "deploy", *words]
 
     def run(self, *words: str, env: Mapping[str, str] | None = None, timeout: float = 120.0) -> Done:
         """Run the real command line in the project, to its end."""

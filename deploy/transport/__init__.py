@@ -13,6 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Protocol
 
+from deploy.errors import Unreachable
+
 
 @dataclass(frozen=True)
 class Result:
@@ -114,6 +116,11 @@ class Transport(Protocol):
 NOBODY: Mapping[str, Reachable] = MappingProxyType({})
 
 
+def may_be_host() -> bool:
+    """Whether this machine can be a host itself: what runs on hosts reads /proc, which macOS does not have."""
+    return Path("/proc/self/stat").exists()
+
+
 def connect(host: Reachable, known: Mapping[str, Reachable] = NOBODY) -> Transport:
     """Reach a host; `known` holds the hosts of the inventory that may be named as its jump.
 
@@ -122,6 +129,11 @@ def connect(host: Reachable, known: Mapping[str, Reachable] = NOBODY) -> Transpo
     if host.transport == "local":
         from deploy.transport import local
 
+        if not may_be_host():
+            raise Unreachable(
+                f"{host.name}: this machine runs no Linux, so it can deploy to hosts, and be none",
+                remedy="put a Linux host into inventory.yaml, and name it in the profile's `hosts`",
+            )
         return local.LocalTransport(host.name)
     from deploy.transport import ssh
 

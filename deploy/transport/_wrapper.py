@@ -21,11 +21,16 @@ SCRIPT = """trap 'kill -s KILL -- "-$PPID"' TERM; trap : PIPE
 echo "$1 $PPID"; echo "$1 $PPID" >&2; shift; "$@"; exit"""
 
 
-def wrap(argv: Sequence[str], deadline: float) -> tuple[list[str], re.Pattern[bytes]]:
-    """The words that run `argv` for at most `deadline` seconds, and the mark (with the group) before its output."""
+def wrap(
+    argv: Sequence[str], deadline: float, timeout: Sequence[str] = ("timeout", "-k")
+) -> tuple[list[str], re.Pattern[bytes]]:
+    """The words that run `argv` for at most `deadline` seconds, and the mark (with the group) before its output.
+
+    `timeout` are the words that start that program, up to its grace in seconds.
+    """
     if not argv or any("\0" in word for word in argv):
         raise ValueError(f"not words that a program can be started with: {list(argv)!r}")
     mark = secrets.token_hex(8)
     seconds = f"{max(deadline, 0.001):.3f}"  # 0 would mean for ever
-    words = ["timeout", "-k", f"{KILL_AFTER:g}", seconds, "sh", "-c", SCRIPT, "sh", mark, *argv]
+    words = [*timeout, f"{KILL_AFTER:g}", seconds, "sh", "-c", SCRIPT, "sh", mark, *argv]
     return words, re.compile(rb"%s (\d+)\n" % mark.encode())

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, cast
 
 from deploy.errors import RemoteFailed
-from deploy.transport import _copy
+from deploy.transport import _copy, _timeout
 from deploy.transport._calls import Calls
 from deploy.transport._process import Running
 from deploy.transport._wrapper import wrap
@@ -62,6 +64,13 @@ def _home() -> Path:
     return home if home.is_dir() else Path("/")
 
 
+def _words() -> tuple[str, ...]:
+    """How `timeout` is started here: a controller need not have the GNU tools."""
+    if shutil.which("timeout"):
+        return ("timeout", "-k")
+    return (sys.executable, "-I", "-S", str(_timeout.__file__))
+
+
 class LocalTransport(Calls):
     """A `Transport` to the machine we run on."""
 
@@ -69,7 +78,7 @@ class LocalTransport(Calls):
         self.name = name
 
     def _start(self, argv: Sequence[str], deadline: float, keep: int | None) -> Running:
-        words, mark = wrap(argv, deadline)
+        words, mark = wrap(argv, deadline, _words())
         pipe = subprocess.PIPE
         child = subprocess.Popen(
             words, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, cwd=_home(), start_new_session=True

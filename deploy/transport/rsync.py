@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,8 +18,11 @@ from deploy.transport.openssh import Route
 
 PARTIAL = ".deploy-partial"  # what a broken transfer leaves in each folder, for the next one to go on from
 SILENCE = "60"  # seconds without a byte after which rsync itself gives up
-PROGRESS = re.compile(rb"^\s*(\d+)\s+\d+%")
-FILES = ["-rLt", "-s", "--no-h", "--info=progress2", f"--partial-dir={PARTIAL}", f"--timeout={SILENCE}"]
+PROGRESS = re.compile(rb"^\s*(\d+)\s+(\d+)%")
+FILES = ["-rLt", f"--partial-dir={PARTIAL}", f"--timeout={SILENCE}"]
+MODERN = ["-s", "--no-h", "--info=progress2"]  # since rsync 3.1
+PLAIN = ["--progress"]  # of each file
+VERSION = re.compile(r"rsync +version (\d+)\.(\d+)")
 # OpenSSH prefers chacha20, which costs half as much again
 CIPHERS = ["-o", "Ciphers=^aes128-gcm@openssh.com"]
 
@@ -47,7 +52,13 @@ def push(host: Calls, route: Route, source: Path, target: str, *, progress: Prog
     total = _size(source)
     progress(0, total)
     _make(host, target)
-    words = [*_words(host, route, target), "--", f"{source}/", f"{_address(route)}:{target.rstrip('/') or '/'}/"]
+    modern = _modern()
+    words = [
+        *_words(host, route, target, modern=modern),
+        "--",
+        f"{source}/",
+        _there(route, f"{target}/", modern=modern),
+    ]
     _run(host, words, timeout, lambda done: progress(min(done, total), total))
     progress(total, total)
 
@@ -57,8 +68,9 @@ def fetch(host: Calls, route: Route, source: str, target: Path, *, timeout: floa
     _check(host)
     target.mkdir(parents=True, exist_ok=True)
     folder = host.run(["test", "-d", source]).status == 0
-    words = [*_words(host, route, None), "--", f"{_address(route)}:{source}{'/' * folder}", f"{target}/"]
-    _run(host, words, timeout, lambda _done: None)
+    modern = _modern()
+    there = _there(route, f"{source}/" if folder else source, modern=modern)
+    _run(host, [*_words(host, route, None, modern=modern), "--", there, f"{target}/"], timeout, lambda _done: None)
 
 
 def _check(host: Calls) -> None:
@@ -76,12 +88,19 @@ def _make(host: Calls, target: str) -> None:
         raise _failed(host, made.status, made.stderr)
 
 
-def _words(host: Calls, route: Route, target: str | None) -> list[str]:
+def _modern() -> bool:
+    """Whether the rsync of this machine is 3.1 or newer; macOS brings an older one, or openrsync, which says it is."""
+    said = subprocess.run(["rsync", "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    found = VERSION.search(said.stdout)
+    return found is not None and (int(found[1]), int(found[2])) >= (3, 1)
+
+
+def _words(host: Calls, route: Route, target: str | None, *, modern: bool) -> list[str]:
     """Rsync and its options. A file that broke off can only go on by comparing blocks, which -W switches off."""
     look = ["sh", "-c", f'cd -- "$1" && find . -name {PARTIAL} -print -quit', "sh", target or ""]
     resumes = target is None or bool(host.run(look).stdout)
     shell = " ".join(_quote(word) for word in [*route.command(), *_ciphers(route)])
-    return ["rsync", *FILES, *([] if resumes else ["-W"]), "-e", shell]
+    return ["rsync", *FILES, *(MODERN if modern else PLAIN), *([] if resumes else ["-W"]), "-e", shell]
 
 
 def _ciphers(route: Route) -> list[str]:
@@ -93,8 +112,10 @@ def _quote(word: str) -> str:
     return "'" + word.replace("'", "''") + "'"
 
 
-def _address(route: Route) -> str:
-    return f"[{route.name}]" if ":" in route.name else route.name
+def _there(route: Route, path: str, *, modern: bool) -> str:
+    """A path on the host as rsync is told it; an old one hands it to the shell there."""
+    address = f"[{route.name}]" if ":" in route.name else route.name
+    return f"{address}:{path if modern else shlex.quote(path)}"
 
 
 def _size(source: Path) -> int:
@@ -107,7 +128,7 @@ def _size(source: Path) -> int:
 def _run(host: Calls, words: list[str], timeout: float, progress: Callable[[int], None]) -> None:
     process = LocalTransport().spawn(words, deadline=timeout)
     try:
-        _follow(process, progress)
+        _follow(process, progress, whole=MODERN[-1] in words)
         process.ended.wait()
         status, words_of_rsync = process.poll() or 0, process.read_stderr()
     finally:
@@ -118,13 +139,15 @@ def _run(host: Calls, words: list[str], timeout: float, progress: Callable[[int]
         raise _failed(host, status, words_of_rsync)
 
 
-def _follow(process: Running, progress: Callable[[int], None]) -> None:
-    rest = b""
+def _follow(process: Running, progress: Callable[[int], None], *, whole: bool) -> None:
+    """Tell the bytes that are done: rsync tells them of all files (`whole`), or of one after the other."""
+    rest, before = b"", 0
     while data := process.read():
         *lines, rest = re.split(rb"[\r\n]", rest + data)
-        found = [match for match in map(PROGRESS.match, lines) if match]
-        if found:
-            progress(int(found[-1][1]))
+        for found in filter(None, map(PROGRESS.match, lines)):
+            progress(before + int(found[1]))
+            if not whole and found[2] == b"100":
+                before += int(found[1])
 
 
 def _failed(host: Calls, status: int, stderr: bytes) -> DeployError:
