@@ -9,6 +9,7 @@ from pathlib import Path
 
 from deploy import project, releases
 from deploy.checkpoint import manifest
+from deploy.config import guarded
 from deploy.errors import ConfigError, DeployError, TimedOut
 from deploy.plan import Draft, Node
 from deploy.profile import Hook
@@ -98,6 +99,7 @@ def located(hook: Hook) -> Path:
         path = shipped
     if not path.is_file():
         raise ConfigError(f"there is no hook {hook.run}", remedy="its path is relative to the project's folder")
+    guarded.check(path, f"the hook {hook.run}")
     if hook.on == "controller" and not os.access(path, os.X_OK):
         raise ConfigError(f"the hook {hook.run} may not be executed", remedy=f"chmod +x {path}")
     return path

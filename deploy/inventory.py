@@ -12,8 +12,8 @@ from pydantic_core import PydanticCustomError
 
 from deploy.config import documents, patterns, schema, validation
 from deploy.config.schema import Part
+from deploy.config.types import HostFile, HostFolder, Label, Name, Text, Word
 from deploy.errors import ConfigError
-from deploy.profile import Label, Name, Text, Word
 
 Setting = Text | list[Any] | dict[str, Text | list[Any] | None] | None  # text is read as on the command line
 
@@ -38,8 +38,8 @@ class Host(Part):
     )
     transport: Literal["ssh", "local"] = Field(default="ssh", description="local: this machine, without ssh.")
     gpus: Annotated[int, Field(ge=0)] = Field(default=0, description="How many GPUs it has.")
-    work: Word = Field(default="~/.deploy", description="The folder on it for everything the tool keeps there.")
-    lock: Word = Field(
+    work: HostFolder = Field(default="~/.deploy", description="The folder on it for everything the tool keeps there.")
+    lock: HostFile = Field(
         default="/tmp/deploy.lock",
         description="The lock's file; one path for all users of the machine, on a disk of its own.",
     )

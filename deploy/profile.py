@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
     FiniteFloat,
     PlainSerializer,
-    StringConstraints,
     WithJsonSchema,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
-from deploy.config import consistency, schema
+from deploy.config import consistency
 from deploy.config import gates as grammar
 from deploy.config.gates import Gate, Measure
 from deploy.config.nccl import Nccl
 from deploy.config.schema import Part
+from deploy.config.types import Count, Flag, HostFolder, Label, Name, Regex, Seconds, Text, Version, Word
 
 DEFAULT_GATES = {"accept_length": ">= 1.15"}  # 1.00: not one drafted token is accepted
 PROMPTS = (
@@ -29,20 +27,6 @@ PROMPTS = (
     "Explain how a hash table works, with an example in Python.",
     "List the planets of the solar system with one fact about each.",
 )
-
-
-def _printable(text: str) -> str:
-    if "\x00" in text:
-        raise ValueError("has a NUL character, which no program can be given")
-    return text
-
-
-def _regex(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"is not a regular expression: {error}") from error
-    return text
 
 
 def _gate(value: Any) -> Any:
@@ -59,15 +43,6 @@ def _named_secrets(value: Any) -> Any:
     return dict.fromkeys(value, "env") if isinstance(value, list) else _without_nothing(value)
 
 
-Text = Annotated[str, AfterValidator(_printable)]
-Word = Annotated[Text, StringConstraints(min_length=1)]
-Name = Annotated[str, StringConstraints(pattern=schema.NAME)]
-Flag = Annotated[str, StringConstraints(pattern=schema.FLAG)]
-Label = Annotated[str, StringConstraints(pattern=schema.LABEL)]
-Regex = Annotated[Text, AfterValidator(_regex)]
-Version = Annotated[str, StringConstraints(pattern=schema.VERSION)]
-Seconds = Annotated[FiniteFloat, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
 GateText = Annotated[
     Gate,
     BeforeValidator(_gate),
@@ -112,7 +87,9 @@ class Draft(Part):
     path: Word = Field(
         description="A folder, a .gguf, or a weights file beside its config; or host:path, where it lies on a host."
     )
-    to: Word | None = Field(default=None, description="Where it goes on the hosts; below the work folder if not said.")
+    to: HostFolder | None = Field(
+        default=None, description="Where it goes on the hosts; below the work folder if not said."
+    )
 
 
 class Speculative(Part):

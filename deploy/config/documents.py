@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from deploy.config import scalars, schema
+from deploy.config import guarded, scalars, schema
 from deploy.errors import ConfigError
 
 LARGEST = 1 << 20  # bytes; a profile has a few thousand
@@ -41,6 +41,7 @@ def load(file: Path, model: type[BaseModel], source: str = "") -> Document:
     """The file as a document of `model`'s keys, not validated yet; `source` is its name in messages."""
     source = source or str(file)
     try:
+        guarded.check(file, source)
         content = file.read_bytes()
     except OSError as error:
         raise ConfigError(f"{source}: cannot be read: {error.strerror}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from deploy import host
@@ -28,6 +28,7 @@ class Disk:
     total: int  # bytes
     free_inodes: int | None  # None: it does not count them
     writable: bool  # this user may write into `there`
+    exposed: list[str] = field(default_factory=list)  # folders from `there` upwards whose entries anybody may exchange
 
     @property
     def exists(self) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def look(path: str, mounts: dict[str, tuple[str, str]]) -> dict[str, Any]:
     there = next(folder for folder in above if os.path.exists(folder))
     mount = next((str(above) for above in (there, *there.parents) if str(above) in mounts), "/")
     kind, source = mounts.get(mount, ("unknown", "unknown"))
-    stat = os.statvfs(there)
+    size = os.statvfs(there)
     return {
         "path": path,
         "real": str(real),
@@ -42,12 +43,18 @@ def look(path: str, mounts: dict[str, tuple[str, str]]) -> dict[str, Any]:
         "mount": mount,
         "kind": kind,
         "source": source,
-        "free": stat.f_bavail * stat.f_frsize,
-        "total": stat.f_blocks * stat.f_frsize,
+        "free": size.f_bavail * size.f_frsize,
+        "total": size.f_blocks * size.f_frsize,
         # btrfs and some network filesystems count none
-        "free_inodes": stat.f_favail if stat.f_files else None,
+        "free_inodes": size.f_favail if size.f_files else None,
         "writable": os.access(there, os.W_OK | os.X_OK),
+        "exposed": [str(folder) for folder in (there, *there.parents) if exposed(os.stat(folder).st_mode)],
     }
+
+
+def exposed(mode: int) -> bool:
+    """Whether anybody may rename what is in the folder, and put something else in its place."""
+    return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
 
 
 def main() -> None:

@@ -79,9 +79,10 @@ def run(folder: str) -> Answer:
 
 
 def linked(folder: str, name: str) -> Answer | None:
-    """The run that a link names, if it is still there."""
+    """The run that a link names, if it is still there; what lies elsewhere is no run of this deployment."""
     target = os.path.realpath(os.path.join(folder, name))
-    return run(target) if os.path.isdir(target) else None
+    ours = os.path.dirname(target) == os.path.realpath(os.path.join(folder, "runs"))
+    return run(target) if ours and os.path.isdir(target) else None
 
 
 def living(runs: str) -> Answer | None:

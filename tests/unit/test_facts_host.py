@@ -243,6 +243,17 @@ def test_the_fake_server_plays_an_interpreter(monkeypatch):
     assert "not installed" in interpreter.read(Here(), FAKE, "sglang").error
 
 
+MODES = [(0o755, False), (0o775, False), (0o777, True), (0o1777, False), (0o702, True)]
+
+
+@pytest.mark.parametrize(("mode", "exposed"), MODES)
+def test_a_folder_that_anybody_may_write_into_exposes_what_is_in_it(mode, exposed, tmp_path):
+    (tmp_path / "work" / "runs").mkdir(parents=True)
+    (tmp_path / "work").chmod(mode)
+    here, missing = disks.read(Here(), str(tmp_path / "work" / "runs"), str(tmp_path / "work" / "no" / "such"))
+    assert here.exposed == missing.exposed == [str(tmp_path / "work")] * exposed
+
+
 PROGRAMS = [("processes", ()), ("sockets", ()), ("disks", ("/x",)), ("interpreter", ("python3", "pip"))]
 
 

@@ -132,6 +132,22 @@ def test_a_run_that_no_link_names_is_listed(root):
     assert state(root.parent)["deployments"]["kimi"]["runs"] == ["r1", "r2"]
 
 
+@pytest.mark.parametrize("target", ["/etc", "..", "../other/runs/r1", "runs", "runs/r1/logs"])
+def test_a_link_out_of_the_deployments_runs_names_no_run(target, root):
+    run = make(root, "r1", current=False)
+    (run / "logs").mkdir()
+    (root / "other" / "runs" / "r1").mkdir(parents=True)
+    (root / "kimi" / "current").symlink_to(target)
+    assert state(root.parent)["deployments"]["kimi"]["current"] is None
+
+
+def test_runs_may_lie_on_another_disk(root, tmp_path):
+    run = make(root, "r1")
+    run.parent.rename(tmp_path / "disk")
+    (root / "kimi" / "runs").symlink_to(tmp_path / "disk")
+    assert current(root)["id"] == "r1"
+
+
 def test_what_is_no_deployment_is_passed_over(root):
     (root / "some folder").mkdir(parents=True)
     (root / "a file").write_text("x")

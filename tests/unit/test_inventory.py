@@ -146,6 +146,14 @@ def test_a_host_survives_being_written_as_json(load):
         ("hosts: {alpha: }\ngroups:\n  g: [alhpa]", "inventory.yaml:3: groups.g: no host and no group"),
         ("hosts: {alpha: }\ngroups: {g: [alhpa]}", "did you mean alpha?"),
         ("groups: {}", "hosts: is missing"),
+        ("hosts: {a: {work: deploy}}", "hosts.a.work: should be a whole path on the host, or begin with ~/"),
+        ("hosts: {a: {work: ~}}", "hosts.a.work: "),
+        ("hosts: {a: {work: ~other/x}}", "hosts.a.work: should be a whole path on the host, or begin with ~/"),
+        ("hosts: {a: {work: ../x}}", "hosts.a.work: should be a whole path on the host, or begin with ~/"),
+        ("hosts: {a: {work: ~/../x}}", "hosts.a.work: should lead straight to its place, without .."),
+        ("hosts: {a: {work: /srv/x/..}}", "hosts.a.work: should lead straight to its place, without .."),
+        ("hosts: {a: {lock: ~/lock}}", "hosts.a.lock: should be a whole path on the host, from / on"),
+        ("hosts: {a: {lock: /tmp/../etc/passwd}}", "hosts.a.lock: should lead straight to its place, without .."),
     ],
 )
 def test_a_wrong_inventory_is_told_with_its_line(load, text, said):

@@ -1,0 +1,26 @@
+"""Nobody else can exchange what is launched: no folder on the way to it is writable for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deploy.facts import disks
+from deploy.findings import Finding
+from deploy.plan import Node
+from deploy.remote import Remote
+
+
+def check(node: Node, remote: Remote) -> Iterator[Finding]:
+    """Whoever may write into a folder may rename what is in it, also what belongs to others, unless it is sticky."""
+    places = disks.read(remote, remote.place.machine.root, remote.place.releases(node))
+    exposed = sorted({folder for place in places for folder in place.exposed})
+    if exposed:
+        yield Finding(
+            "folders",
+            "FAIL",
+            "every user of the host may exchange what is launched there, and read its secrets by it",
+            "\n".join(f"{folder} is writable for all" for folder in exposed),
+            f"on the host: chmod o-w {' '.join(exposed)}   (or chmod +t, as /tmp is)",
+        )
+    else:
+        yield Finding("folders", "PASS", f"{remote.place.machine.root} cannot be exchanged by other users")

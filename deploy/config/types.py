@@ -1,0 +1,56 @@
+"""What a value of a profile or an inventory may be, with its error in plain words."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, FiniteFloat, StringConstraints
+
+from deploy.config import schema
+
+
+def _printable(text: str) -> str:
+    if "\x00" in text:
+        raise ValueError("has a NUL character, which no program can be given")
+    return text
+
+
+def _regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"is not a regular expression: {error}") from error
+    return text
+
+
+def _whole(text: str) -> str:
+    if not text.startswith("/"):
+        raise ValueError("should be a whole path on the host, from / on")
+    return _straight(text)
+
+
+def _whole_or_home(text: str) -> str:
+    if not text.startswith(("/", "~/")):
+        raise ValueError("should be a whole path on the host, or begin with ~/")
+    return _straight(text)
+
+
+def _straight(text: str) -> str:
+    if ".." in text.split("/"):
+        raise ValueError("should lead straight to its place, without ..")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_printable)]
+Word = Annotated[Text, StringConstraints(min_length=1)]
+# Where something is made on a host: it stays where it is told, wherever a login begins.
+HostFile = Annotated[Text, AfterValidator(_whole)]
+HostFolder = Annotated[Text, AfterValidator(_whole_or_home)]
+Name = Annotated[str, StringConstraints(pattern=schema.NAME)]
+Flag = Annotated[str, StringConstraints(pattern=schema.FLAG)]
+Label = Annotated[str, StringConstraints(pattern=schema.LABEL)]
+Regex = Annotated[Text, AfterValidator(_regex)]
+Version = Annotated[str, StringConstraints(pattern=schema.VERSION)]
+Seconds = Annotated[FiniteFloat, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]

@@ -1,0 +1,43 @@
+"""What others may have written is not run as us: profiles, inventories and hooks that every user may change."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.project import Project
+
+SPOILT = {
+    "the profile": ("profiles/fake.yaml", 0o666),
+    "the profiles' folder": ("profiles", 0o777),
+    "the inventory": ("inventory.yaml", 0o646),
+    "the project's folder": (".", 0o777),
+    "the hook": ("hooks/warm", 0o757),
+    "the hooks' folder": ("hooks", 0o777),
+}
+
+
+@pytest.fixture
+def project(tmp_path) -> Project:
+    made = Project(tmp_path / "project")
+    (made.folder / "hooks").mkdir()
+    (made.folder / "hooks" / "warm").write_text("#!/bin/sh\n")
+    (made.folder / "hooks" / "warm").chmod(0o755)
+    made.fake(hooks={"ready": [{"run": "hooks/warm"}]})
+    return made
+
+
+@pytest.mark.parametrize("case", SPOILT)
+def test_what_every_user_may_change_is_refused_with_the_command_that_mends_it(project, case):
+    assert project.run("plan", "profile=fake").code == 0
+    path, mode = SPOILT[case]
+    (project.folder / path).chmod(mode)
+    done = project.run("plan", "profile=fake")
+    mended = f"chmod o-w {(project.folder / path).resolve()}"
+    assert (done.code, "every user of this machine may change it" in done.err, mended in done.err) == (2, True, True), (
+        done.err
+    )
+
+
+def test_a_sticky_folder_such_as_tmp_is_no_danger(project):
+    project.folder.chmod(0o1777)
+    assert project.run("plan", "profile=fake").code == 0
