@@ -70,9 +70,16 @@ def _readers(plan: Plan, options: Options, run: str, session: Session) -> Reader
         stdout=sys.stdout,
         stderr=sys.stderr,
     )
-    hidden = [os.environ[name] for node in plan.nodes for name in node.profile.secrets if name in os.environ]
-    hidden += [key for node in plan.nodes if (key := session.remotes[node.host.name].place.key)]
+    hidden = [value for node in plan.nodes for value in _known(node, session)]
     return Readers(view, Recorder(record.runs_folder(_recorded_in(options), os.environ) / run), hidden)
+
+
+def _known(node: Node, session: Session) -> list[str]:
+    """The secrets that may come back from a host: ours, and those of the runs that it has."""
+    remote, found = session.remotes[node.host.name], session.machines[node.host.name].deployments.get(node.deployment)
+    ours = [os.environ[name] for name in node.profile.secrets if name in os.environ]
+    theirs = secret.of_runs([found.current, found.previous] if found else [], remote)
+    return [*ours, *(value for values in theirs for value in values.values())]
 
 
 def _opening(courses: list[Course], plan: Plan, session: Session, run: str) -> Event:
@@ -142,12 +149,7 @@ def course(replica: Replica, recipe: Recipe, session: Session) -> Course:
 
 def key(node: Node, run: Run | None, remote: Remote) -> str:
     """The server's API key: ours if we have it, else the one that the running server was given."""
-    names = [name for name, flag in node.profile.secrets.items() if flag == secret.API_KEY]
-    if not names:
-        return ""
-    if run is None:
-        return os.environ.get(names[0], "")
-    return remote.sh('cat -- "$1/api-key"', run.folder)
+    return secret.api_key_of(node.profile, run, remote) if run else secret.api_key(node.profile, os.environ)
 
 
 def _say_what_is_undone(wish: Wish, plan: Plan, options: Options, session: Session) -> None:

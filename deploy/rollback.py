@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from deploy import compare, state
+from deploy import compare, secret, state
 from deploy.errors import CheckFailed
 from deploy.plan import Node, Replica
 from deploy.remote import Remote
-from deploy.state import Asked, Place, Run
+from deploy.state import Asked, Place
 
 SUFFIX = "-rollback"  # of a run that a failed one started, to get back to what was
 
@@ -39,9 +39,6 @@ def _prepare(deployment: str, run: str, remote: Remote, command: str) -> Node:
     asked = Asked(command, tuple(source.manifest.get("words", ())), source.manifest.get("ckpt"))
     node = replace(node, host=remote.host)
     model, engine = compare.model_identity(node, remote), compare.installed_engine(node, remote)
-    remote.place = Place(machine, deployment, run, model, engine, asked, _key(source, remote), source)
+    key = secret.api_key_of(node.profile, source, remote)
+    remote.place = Place(machine, deployment, run, model, engine, asked, key, source)
     return node
-
-
-def _key(source: Run, remote: Remote) -> str:
-    return remote.sh('[ ! -e "$1/api-key" ] || cat -- "$1/api-key"', source.folder)

@@ -60,8 +60,10 @@ def _files(node: Node, values: dict[str, str]) -> dict[str, str]:
     by_flag = {flag: values[name] for name, flag in node.profile.secrets.items() if flag != "env"}
     by_name = [(name, values[name]) for name, flag in node.profile.secrets.items() if flag == "env"]
     files = {**dict(node.files), "env": words.environment([*node.env, *by_name]), "launch.sh": node.launch_script}
+    if values:
+        files[secret.FILE] = json.dumps(values) + "\n"
     if by_flag:
-        files |= [node.engine.secret_file(by_flag), ("api-key", by_flag.get("api-key", ""))]
+        files |= [node.engine.secret_file(by_flag)]
     return files
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from deploy import releases
+from deploy import releases, secret
 from deploy.errors import CheckFailed
 from deploy.plan import Node
 from deploy.remote import Remote
@@ -13,7 +13,7 @@ cd -- "$1" || exit 1
 to=$2; shift 2
 for name; do [ ! -e "$name" ] || cp -p -- "$name" "$to/$name" || exit 1; done
 """
-KEPT = ("env", "launch.sh", "secrets", "secrets.yaml", "api-key")
+KEPT = ("env", "launch.sh", "secrets", "secrets.yaml", secret.FILE)
 
 
 def recall(node: Node, remote: Remote) -> str:

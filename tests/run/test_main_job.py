@@ -207,7 +207,9 @@ def test_secrets_reach_the_server_and_nobody_else(project: Project) -> None:
     folder = Path(row["folder"])
     environ = Path(f"/proc/{with_run(row['run'])[-1]}/environ").read_bytes().split(b"\0")
     assert f"HF_TOKEN={secret}".encode() in environ
-    assert {oct((folder / name).stat().st_mode & 0o777) for name in ("env", "secrets.yaml", "api-key")} == {"0o600"}
+    assert {oct((folder / name).stat().st_mode & 0o777) for name in ("env", "secrets.yaml", "secrets.json")} == {
+        "0o600"
+    }
     recorded = "".join(path.read_text() for path in (project.folder / "runs").rglob("*.json*"))
     for value in env.values():
         assert value not in done.err + recorded + (folder / "manifest.json").read_text()
