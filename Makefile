@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo demo-sglang test test-all lint setup system engines lock clean
+.PHONY: demo demo-sglang test test-all coverage lint setup system engines lock clean
 
 demo: setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh local
@@ -18,6 +18,13 @@ test: setup lint system engines
 
 test-all: setup lint system engines
 	$(BIN)/pytest
+
+# Which lines of deploy/ the tests reach, in the commands that they start as well.
+coverage: setup system engines
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -m "not full"
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 lint: setup
 	$(BIN)/ruff check
@@ -51,4 +58,4 @@ lock: setup
 		--extra local pyproject.toml -o requirements/run.txt
 
 clean:
-	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) runs .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
