@@ -24,6 +24,8 @@ run=$(cd -- "$(dirname -- "$0")" && pwd -P) || exit 1
 cd -- "$run" || exit 1
 read -r stat <"/proc/$$/stat" && set -- ${{stat##*) }}
 echo "$$ ${{20}} $(cat /proc/sys/kernel/random/boot_id)" >pid.tmp && mv pid.tmp pid || exit 1
+# a companion that keeps server.log below its cap, and ends with us; not a process of the server's
+(unset DEPLOY_SERVER; exec setsid python3 -I -S logcap.py $$ </dev/null >>logcap.log 2>&1) &
 set -- "$run" # $1, since the environment may have a variable of any name
 set -a
 . ./env

@@ -19,7 +19,7 @@ from deploy.config import gates as grammar
 from deploy.config.gates import Gate, Measure
 from deploy.config.nccl import Nccl
 from deploy.config.schema import Part
-from deploy.config.types import Count, Flag, HostFolder, Label, Name, Regex, Seconds, Text, Version, Word
+from deploy.config.types import Count, Flag, HostFolder, Label, Name, Regex, Seconds, Size, Text, Version, Word
 
 DEFAULT_GATES = {"accept_length": ">= 1.15"}  # 1.00: not one drafted token is accepted
 PROMPTS = (
@@ -122,6 +122,16 @@ class Ready(Part):
     )
 
 
+class Log(Part):
+    """The server's log on its host."""
+
+    cap: Size | None = Field(
+        default="1G",
+        validate_default=True,
+        description="Beyond it, server.log becomes server.log.1 and begins anew: 500M, 2 GiB, or bytes; null: never.",
+    )
+
+
 class Smoke(Part):
     """One question that shows that it answers sensibly."""
 
@@ -191,6 +201,7 @@ class Profile(Part):
         description="Server flags without dashes, passed as they are; true is a bare flag, false leaves it out.",
     )
     ready: Ready = Field(default=Ready(), description="How long to wait for what.")
+    log: Log = Field(default=Log(), description="How large its log may grow.")
     smoke: Smoke = Field(default=Smoke(), description="The question that shows that it answers.")
     bench: Bench = Field(default=Bench(), description="What it is measured with.")
     gates: Annotated[dict[Measure, GateText], BeforeValidator(_without_nothing)] = Field(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deploy import host
 from deploy.commands._options import shared
 from deploy.errors import ConfigError, DeployError
 from deploy.options import Options
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
     from deploy.transport import Process
 
 LONGEST = 24 * 3600.0
-# A restart leads `current` elsewhere. GNU's tail does not see that by inotify, but it does by polling, as others do.
-FOLLOW = """log=$1; [ -e "$log" ] || log=$2
-ls -d -- "$log" >/dev/null || exit
-set -- -n "$3" -F -- "$log"
-if tail ---disable-inotify -n 0 /dev/null 2>/dev/null; then set -- ---disable-inotify "$@"; fi
-exec tail "$@" """
 
 
 @click.command
@@ -73,20 +68,16 @@ class Reader:
         following = self.follow and self.run.alive
         if self.follow and not following:
             click.echo(f"{self.remote.host.name}: run {self.run.id} does not run: {self.run.ending}", err=True)
-        process = self._following() if following else self._tail()
+        current = f"{self.run.folder.rpartition('/runs/')[0]}/current"
+        process = self._read(current) if following else self._read()
         try:
             self._print(process)
         finally:
             process.close()
 
-    def _tail(self) -> Process:
-        argv = ("tail", "-n", str(self.lines), "--", f"{self.run.folder}/server.log")
-        return self.remote.spawn(*argv, deadline=60.0)
-
-    def _following(self) -> Process:
-        own = f"{self.run.folder}/server.log"
-        current = f"{self.run.folder.rpartition('/runs/')[0]}/current/server.log"
-        return self.remote.spawn("sh", "-c", FOLLOW, "sh", current, own, str(self.lines), deadline=LONGEST)
+    def _read(self, *following: str) -> Process:
+        words = (str(self.lines), self.run.folder, *following)
+        return self.remote.spawn(*self.remote.interpreter, host.source("logs"), *words, deadline=LONGEST)
 
     def _print(self, process: Process) -> None:
         rest = b""

@@ -5,9 +5,17 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, FiniteFloat, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    FiniteFloat,
+    PlainSerializer,
+    StringConstraints,
+    WithJsonSchema,
+)
 
-from deploy.config import schema
+from deploy.config import schema, size
 
 
 def _printable(text: str) -> str:
@@ -54,3 +62,10 @@ Regex = Annotated[Text, AfterValidator(_regex)]
 Version = Annotated[str, StringConstraints(pattern=schema.VERSION)]
 Seconds = Annotated[FiniteFloat, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+Size = Annotated[
+    int,
+    BeforeValidator(size.parse),
+    Field(ge=1 << 16),
+    PlainSerializer(size.shown, return_type=str, when_used="json"),
+    WithJsonSchema({"type": ["integer", "string"], "pattern": size.GRAMMAR}),
+]

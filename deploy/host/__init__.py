@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import resources
 
+PART = re.compile(r"^from deploy\.host\.(\w+) import .*$", re.MULTILINE)
+FUTURE = "from __future__ import annotations\n"
+
 
 def source(name: str) -> str:
-    """The text of the host program `name`, to be run there as `python3 -I -c SOURCE args...`."""
-    return resources.files(__name__).joinpath(f"{name}.py").read_text(encoding="utf-8")
+    """The text of the host program `name`, to be run there as `python3 -I -c SOURCE args...`.
+
+    What it imports from another module here comes along, in the place of the import.
+    """
+    text = resources.files(__name__).joinpath(f"{name}.py").read_text(encoding="utf-8")
+    return PART.sub(lambda found: source(found[1]).replace(FUTURE, ""), text)
 
 
 def python(transport: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Follow a run's log and its launcher's life: watch.py FOLDER PID TICKS OFFSET.
 
-The log is read from OFFSET on; below zero, from so many bytes before its end.
+The log is read from OFFSET on, in bytes since the launch; below zero, from so many before its end.
 Prints JSON lines: {"log": [line, ...]} as it grows, {"alive": true} once a second, and at the end
 {"gone": exit code or null} after the last words of the log. Looks every 50 ms, asks no server.
 Runs on the host: Python >= 3.8, standard library only.
@@ -13,6 +13,8 @@ import os
 import re
 import sys
 import time
+
+from deploy.host.log import Log, gap
 
 LINE = 4000
 CHUNK = 1 << 20
@@ -30,23 +32,22 @@ def alive(pid: str, ticks: str) -> bool:
     return fields[19].decode() == ticks and fields[0] not in (b"Z", b"X")
 
 
-class Log:
+class Lines:
     """Reads what was added, in bounded pieces; a progress bar's \\r ends a line as \\n does."""
 
-    def __init__(self, path: str, offset: int) -> None:
-        self.path, self.offset, self.rest, self.grown = path, offset, b"", time.monotonic()
+    def __init__(self, log: Log, offset: int) -> None:
+        self.log, self.offset, self.rest, self.grown = log, offset, b"", time.monotonic()
 
     def lines(self) -> list[str] | None:
         """The next lines; None where nothing was added."""
         whole: list[bytes] = []
         try:
-            with open(self.path, "rb") as log:
-                if os.fstat(log.fileno()).st_size < self.offset:  # truncated, as logrotate's copytruncate does
-                    self.offset, whole, self.rest = 0, [self.rest], b""
-                log.seek(self.offset)
-                data = log.read(CHUNK)
+            begin, data = self.log.read(self.offset, CHUNK)
         except OSError:
             return None
+        if begin != self.offset:  # somebody else truncated it, or cut it off faster than it was read
+            whole = [self.rest, *([gap(begin - self.offset)] if begin > self.offset else [])]
+            self.offset, self.rest = begin, b""
         if not data and not whole:
             return self.quiet()
         self.offset += len(data)
@@ -82,18 +83,17 @@ def exit_code(folder: str) -> int | None:
         return None
 
 
-def start(path: str, offset: int) -> int:
-    if offset >= 0:
-        return offset
+def start(log: Log, offset: int) -> int:
     try:
-        return max(0, os.path.getsize(path) + offset)
+        oldest, end = log.ends()
     except OSError:
-        return 0
+        return max(0, offset)
+    return offset if offset >= 0 else max(oldest, end + offset)
 
 
 def main(folder: str, pid: str, ticks: str, offset: str) -> None:
-    path = os.path.join(folder, "server.log")
-    log, told = Log(path, start(path, int(offset))), 0.0
+    text = Log(folder)
+    log, told = Lines(text, start(text, int(offset))), 0.0
     while True:
         living = alive(pid, ticks)  # before the log: its last words come after we saw it die
         lines = log.lines()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from deploy import __version__, secret, words
+from deploy import __version__, host, secret, words
 from deploy.compare import fingerprint
 from deploy.plan import Node
 from deploy.releases import LINK
@@ -32,7 +32,8 @@ done
 def launch(node: Node, remote: Remote) -> str:
     """Write down what is to run, then start it"""
     place = remote.place
-    remote.write(place.folder, _recalled(node, remote) if place.source else _fresh(node, remote))
+    files = _recalled(node, remote) if place.source else _fresh(node, remote)
+    remote.write(place.folder, {**files, "logcap.py": host.source("logcap")})
     _switch(remote)
     with remote.aside() as beside:
         beside.change(START, place.folder)
