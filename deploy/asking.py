@@ -1,14 +1,20 @@
-"""One request to a node's server, and its answer as JSON; whatever is not an answer is a SmokeFailed with its words."""
+"""One request to a node's server, and its answer as JSON, whole or in chunks; what is none is told with its words."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
-from deploy.engines import Question
-from deploy.errors import SmokeFailed
+from deploy.engines import Question, _chat
+from deploy.engines._counts import part
+from deploy.errors import DeployError, NotReady, SmokeFailed
 from deploy.plan import Node
 from deploy.remote import Remote
+from deploy.transport.http import HttpStream
+
+LONGEST = 1 << 20  # bytes of one event of a stream
+SEEN = "deploy status says what runs; deploy logs shows the server's own words"
 
 
 def ask(question: Question, node: Node, remote: Remote, *, timeout: float) -> dict[str, Any]:
@@ -21,7 +27,7 @@ def ask(question: Question, node: Node, remote: Remote, *, timeout: float) -> di
         raise SmokeFailed(
             f"{remote.host.name}: no answer from port {node.port}",
             evidence=f"POST {question.path}: {error or type(error).__name__}",
-            remedy="deploy status says what runs; deploy logs shows the server's own words",
+            remedy=SEEN,
         ) from error
     words = reply.body.decode(errors="replace")
     if reply.status != 200:
@@ -33,3 +39,77 @@ def ask(question: Question, node: Node, remote: Remote, *, timeout: float) -> di
     if not isinstance(answer, dict):
         raise SmokeFailed(f"{remote.host.name}: POST {question.path} answers no JSON object", evidence=words[:1500])
     return answer
+
+
+def stream(question: Question, node: Node, remote: Remote, *, silence: float) -> Generator[dict[str, Any]]:
+    """POST a question that asks for a stream; each chunk of the answer as it comes.
+
+    NotReady where nobody listens, or it is not ready. SmokeFailed for any other answer, for `silence` seconds without
+    a word, and for a stream that ends before its end. Unreachable where the connection to the host was lost.
+    """
+    where = f"{remote.host.name}: POST {question.path}"
+    words = (node.port, question.path, dict(question.body))
+    try:
+        with remote.http_stream("POST", *words, silence=silence, key=remote.place.key) as answer:
+            if answer.status != 200 or "event-stream" not in answer.headers.get("content-type", ""):
+                raise _refused(where, answer)
+            yield from _whole(_events(answer.pieces, where), where)
+    except ConnectionRefusedError as error:
+        raise NotReady(f"{remote.host.name}: nobody listens on port {node.port}", remedy=SEEN) from error
+    except TimeoutError as error:
+        raise SmokeFailed(f"{where}: not a word for {silence:g} s", remedy=SEEN) from error
+    except OSError as error:
+        remote.run("true")  # where the host is lost, that is told instead
+        raise SmokeFailed(f"{where}: the answer breaks off", evidence=str(error), remedy=SEEN) from error
+
+
+def _refused(where: str, answer: HttpStream) -> DeployError:
+    words = next(answer.pieces, b"").decode(errors="replace")[:1500]
+    if answer.status == 503:
+        return NotReady(f"{where} answers 503: it is not ready", evidence=words, remedy=SEEN)
+    if answer.status == 200:
+        kind = answer.headers.get("content-type", "nothing that it names")
+        return SmokeFailed(f"{where} answers no stream of events, but {kind}", evidence=words)
+    remedy = "is its API key in your environment? secrets: {NAME: api-key}" if answer.status in (401, 403) else ""
+    return SmokeFailed(f"{where} answers {answer.status}", evidence=words, remedy=remedy)
+
+
+def _whole(chunks: Iterable[dict[str, Any]], where: str) -> Iterator[dict[str, Any]]:
+    """The same; SmokeFailed for an error among them, ConnectionError where none says that it is the last one."""
+    finished = ""
+    for chunk in chunks:
+        if chunk.get("error") or chunk.get("object") == "error":
+            message = part(chunk, "error").get("message") or chunk.get("message") or chunk["error"]
+            raise SmokeFailed(f"{where}: the server gives up", evidence=str(message)[:1500], remedy=SEEN)
+        finished = finished or _chat.finished(chunk)
+        yield chunk
+    if not finished:
+        raise ConnectionError("it stops half-way")
+
+
+def _events(pieces: Iterator[bytes], where: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a stream of server-sent events, up to [DONE]."""
+    for line in _lines(pieces, where):
+        name, _, value = line.partition(b":")
+        if name not in (b"data", b"error"):  # comments keep a connection alive; ids and names mean nothing here
+            continue
+        if value.strip() == b"[DONE]":
+            return
+        try:
+            found = json.loads(value)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            words = value.decode(errors="replace")[:1500]
+            raise SmokeFailed(f"{where}: an event of the stream is no JSON object", evidence=words)
+        yield {"error": found} if name == b"error" else found
+
+
+def _lines(pieces: Iterator[bytes], where: str) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from (line.rstrip(b"\r") for line in lines)
+        if len(rest) > LONGEST:
+            raise SmokeFailed(f"{where}: an event of the stream does not end", evidence=repr(rest[:200]))
+    yield rest

@@ -18,6 +18,7 @@ ORDER = (
     "up",
     "restart",
     "smoke",
+    "ask",
     "status",
     "logs",
     "tunnel",

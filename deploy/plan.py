@@ -107,6 +107,14 @@ class Node:
         """The name under which the server offers the model."""
         return self.profile.model.name or self.profile.model.path
 
+    @property
+    def num_steps(self) -> int | None:
+        """How many tokens a verify step drafts, as the command line says it; `args` may have had the last word."""
+        words = [str(word) for word in self.argv]
+        flag = f"--{self.engine.STEPS}"
+        said = words[words.index(flag) + 1 :][:1] if flag in words else []
+        return int(said[0]) if said and said[0].isdecimal() else None
+
     @cached_property
     def launch_script(self) -> str:
         title = f"{self.deployment} on {self.host.name}, rank {self.rank} of {self.profile.nodes}"

@@ -14,7 +14,7 @@ from deploy.events import Event, Kind
 from deploy.inventory import Host
 from deploy.lease import Lease
 from deploy.transport import Process, Transport
-from deploy.transport.http import HttpReply, request
+from deploy.transport.http import HttpReply, HttpStream, request, stream
 
 if TYPE_CHECKING:
     from deploy.state import Place
@@ -116,11 +116,15 @@ class Remote:
         self, method: str, port: int, path: str, body: Any = None, *, timeout: float = 30.0, key: str = ""
     ) -> HttpReply:
         """Ask a server on the host, through the connection. builtin ConnectionError when there is none."""
-        headers = {"content-type": "application/json"} if body is not None else {}
-        if key:
-            headers["authorization"] = f"Bearer {key}"
         data = None if body is None else json.dumps(body).encode()
-        return request(self.transport, method, port, path, body=data, headers=headers, timeout=timeout)
+        return request(self.transport, method, port, path, body=data, headers=_headers(body, key), timeout=timeout)
+
+    def http_stream(
+        self, method: str, port: int, path: str, body: Any, *, silence: float, key: str = ""
+    ) -> AbstractContextManager[HttpStream]:
+        """The same, with an answer that is read as it comes; TimeoutError after so many seconds without a byte."""
+        headers, data = _headers(body, key), json.dumps(body).encode()
+        return stream(self.transport, method, port, path, body=data, headers=headers, silence=silence)
 
     def _fenced(self, script: str) -> tuple[str, ...]:
         if self.lease is None:
@@ -165,6 +169,11 @@ class _Aside:
 
     def __exit__(self, *_: object) -> None:
         self._beside.transport.close()
+
+
+def _headers(body: Any, key: str) -> dict[str, str]:
+    content = {"content-type": "application/json"} if body is not None else {}
+    return {**content, "authorization": f"Bearer {key}"} if key else content
 
 
 def _jumps(where: Host) -> dict[str, Host]:

@@ -17,6 +17,7 @@ from deploy.options import Options, environ
 from deploy.plan import Node, Plan, Replica
 from deploy.profile import Profile
 from deploy.recipe import Recipe
+from deploy.remote import Remote
 from deploy.runner import Course
 from deploy.session import Session, together
 from deploy.state import Place, Run
@@ -179,8 +180,14 @@ def narrowed(options: Options, running: Running) -> Plan:
 def courses(plan: Plan, recipe: Recipe, session: Session) -> list[Course]:
     """The deployment's replicas on a recipe, each host at the place of its current run."""
     for node in plan.nodes:
-        remote, machine = session.remotes[node.host.name], session.machines[node.host.name]
-        run = machine.current(node.deployment)
-        if run:
-            remote.place = Place(machine, node.deployment, run.id, key=key(node, run, remote))
+        placed(node, session)
     return [course(replica, recipe, session) for replica in plan.replicas]
+
+
+def placed(node: Node, session: Session) -> Remote:
+    """The node's host, at the place of its current run."""
+    remote, machine = session.remotes[node.host.name], session.machines[node.host.name]
+    run = machine.current(node.deployment)
+    if run:
+        remote.place = Place(machine, node.deployment, run.id, key=key(node, run, remote))
+    return remote

@@ -600,8 +600,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         prompt = str(asked["messages"][-1]["content"])
         words, finish, meta = self.server_of.generate(prompt, int(asked.get("max_tokens") or 128))
         base = {"id": meta["id"], "created": int(time.time()), "model": self.server_of.model}
-        if asked.get("stream"):
-            self._events(self._chunks(base, words, finish))
+        if asked.get("stream") and asked.get("return_meta_info"):  # as the real one
+            self._answer(400, {"object": "error", "message": "return_meta_info is not supported with streaming."})
+        elif asked.get("stream"):
+            self._events([*self._chunks(base, words, finish), *self._counted(base, asked, meta)])
         else:
             self._answer(200, self._completion(base, asked, words, finish, meta))
         self.server_of.done()
@@ -625,13 +627,25 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return answer
 
     def _chunks(self, base, words, finish):
-        part = "reasoning_content" if self.server_of.fake.reasoning == "only" else "content"
+        kind = self.server_of.fake.reasoning
+        part = "reasoning_content" if kind == "only" else "content"
         deltas = [{"role": "assistant", "content": ""}]
+        deltas += [{"reasoning_content": "I think."}] if kind == "both" else []
         deltas += [{part: word if not i else f" {word}"} for i, word in enumerate(words)]
         for i, delta in enumerate(deltas):
             reason = finish if i == len(deltas) - 1 else None
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
             yield {**base, "object": "chat.completion.chunk", "choices": [choice]}
+
+    @staticmethod
+    def _counted(base, asked, meta):
+        """The last chunks of a stream, which have no choices."""
+        last = {**base, "object": "chat.completion.chunk", "choices": []}
+        spec = {name: value for name, value in meta.items() if name.startswith("spec_")}
+        if asked.get("return_spec_tokens_details") and spec:
+            yield {**last, "usage": None, "sglext": {"spec_tokens_details": spec}}
+        if (asked.get("stream_options") or {}).get("include_usage"):
+            yield {**last, "usage": {name: meta[name] for name in ("prompt_tokens", "completion_tokens")}}
 
 
 def child(lifetime, tell, dies=""):

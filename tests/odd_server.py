@@ -7,6 +7,10 @@
 {"/v1/models": {"seconds": 60}}       the right answer, but so late
 {"meta": {"spec_verify_ct": true}}    these values in the counters of SGLang
 {"timings": {"predicted_n": 5}}       these counters of llama.cpp; its ready line is printed as well
+
+A chat whose question is a JSON object is answered as that says, whatever ODD is:
+{"status": 500, "type": "text/html", "body": ["<html>"], "then": "hang"}    pieces of a body, "times" over, and then
+"hang" or "reset" instead of the end; {"asked": true} is answered with the request itself
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-subclassing-any
@@ -52,6 +56,28 @@ class Handler(fake_server.Handler):
             return super()._refused(path)
         self.close_connection = True
         return True
+
+    def _chat(self):
+        prompt = str(json.loads(self.body)["messages"][-1]["content"])
+        if not prompt.startswith("{"):
+            super()._chat()
+            return
+        told = json.loads(prompt)
+        delta = {"content": self.body.decode()}
+        itself = f"data: {json.dumps({'choices': [{'delta': delta, 'finish_reason': 'stop'}]})}\n\n"
+        self.send_response(told.get("status", 200))
+        self.send_header("Content-Type", told.get("type", "text/event-stream"))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        for piece in [itself] if told.get("asked") else told["body"] * told.get("times", 1):
+            self.wfile.write(piece.encode())
+            time.sleep(told.get("pause", 0))
+        if told.get("then") == "hang":
+            self.rfile.read(1)  # until the client is gone
+            print("the client is gone", file=sys.stderr, flush=True)
+        if told.get("then") == "reset":
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close_connection = True
 
     def _completion(self, *words):
         answer = super()._completion(*words)

@@ -25,7 +25,7 @@ LAYERS = [
     "plan lease",
     "remote facts acceptance",
     "state foreign",
-    "owned releases asking compare tunnel watch",
+    "owned releases asking answer compare tunnel watch",
     "hooks drafts checks rollback secret",
     "steps",
     "recipe runner record render",

@@ -70,6 +70,8 @@ class Engine(Protocol):
     """Where `totals` stand; None: it has none that a short run could be checked against."""
     STEPS: str | None
     """The flag that says how many tokens are drafted for each verify step."""
+    STREAM: Mapping[str, Any]
+    """What a streamed chat asks for beside the standard's usage, so that its last chunks carry `counters`."""
 
     def command(self, request: Request) -> Command:
         """The command line for a node."""
@@ -93,7 +95,7 @@ class Engine(Protocol):
         """Requests whose answers carry counters, the best first; an older server may know only a later one."""
 
     def counters(self, answer: Mapping[str, Any]) -> Counters | None:
-        """The counters of an answer to `measured`; None where it has none."""
+        """The counters of an answer to `measured`, or of a streamed one; None where it has none."""
 
     def totals(self, metrics: str) -> Counters | None:
         """The same counters since the server's start, from its /metrics; for a cross-check."""

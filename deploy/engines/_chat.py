@@ -22,6 +22,18 @@ def question(model: str, prompt: str, max_tokens: int) -> Question:
     )
 
 
+def delta(chunk: Mapping[str, Any]) -> tuple[str, str]:
+    """What a chunk of a streamed answer adds: (thought, said)."""
+    added = part(choice(chunk), "delta")
+    return _said(added.get("reasoning_content")) or _said(added.get("reasoning")), _said(added.get("content"))
+
+
+def finished(chunk: Mapping[str, Any]) -> str:
+    """Why a streamed answer ends with this chunk: stop, length; "" where it does not."""
+    reason = choice(chunk).get("finish_reason")
+    return reason if isinstance(reason, str) else ""
+
+
 def choice(answer: Mapping[str, Any]) -> dict[str, Any]:
     """The first choice; an empty one where the answer has none, or is no chat at all."""
     choices = answer.get("choices")

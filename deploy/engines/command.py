@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from deploy.engines import Command, Counters, Question, Request, _chat, _flags
@@ -18,6 +19,7 @@ LINGERS: frozenset[str] = frozenset()
 READY_PATH = "/v1/models"
 METRICS = None
 STEPS = None
+STREAM: Mapping[str, Any] = MappingProxyType({})
 
 
 def command(request: Request) -> Command:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from deploy import host
@@ -20,6 +21,7 @@ LINGERS: frozenset[str] = frozenset()
 READY_PATH = "/health"
 METRICS = "/metrics"
 STEPS = "draft-max"
+STREAM: Mapping[str, Any] = MappingProxyType({})  # the last chunk has `timings` in any case
 
 SPECULATION = {"EAGLE3": "draft-eagle3", "STANDALONE": "draft-simple"}
 

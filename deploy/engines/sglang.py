@@ -6,6 +6,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from deploy.engines import Command, Counters, Question, Request, _chat
@@ -20,6 +21,7 @@ LINGERS = frozenset({"S11"})
 READY_PATH = "/health_generate"  # generates a token, which /health may be told not to do
 METRICS = None
 STEPS = "speculative-num-steps"
+STREAM: Mapping[str, Any] = MappingProxyType({"return_spec_tokens_details": True})  # `meta_info` is refused in a stream
 
 DIST_PORT_OFFSET = 1000  # rendezvous of several nodes: out of the range SGLang derives from --port
 
@@ -121,8 +123,10 @@ def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
 
 
 def counters(answer: Mapping[str, Any]) -> Counters | None:
-    """From `meta_info`; the spec_* keys are absent where nothing was verified, and were renamed at 0.5.12."""
-    meta = part(answer, "meta_info") or part(_chat.choice(answer), "meta_info")
+    """From `meta_info`, or a stream's `sglext`; the spec_* keys are absent where nothing was verified, and were renamed
+    at 0.5.12.
+    """
+    meta = part(answer, "meta_info") or part(_chat.choice(answer), "meta_info") or _streamed(answer)
     generated = count(meta.get("completion_tokens"))
     if generated is None:
         return None
@@ -131,6 +135,11 @@ def counters(answer: Mapping[str, Any]) -> Counters | None:
     return Counters(
         generated, steps=count(meta.get("spec_verify_ct")), drafted=count(drafted), accepted=count(accepted)
     )
+
+
+def _streamed(answer: Mapping[str, Any]) -> dict[str, Any]:
+    told = part(part(answer, "sglext"), "spec_tokens_details")
+    return {**told, "completion_tokens": part(answer, "usage").get("completion_tokens")}
 
 
 def totals(metrics: str) -> Counters | None:  # noqa: ARG001

@@ -22,7 +22,7 @@ class Log:
     """The log in a run's folder. OSError where it cannot be read."""
 
     def __init__(self, folder: str) -> None:
-        self.path = os.path.join(folder, "server.log")
+        self.path, self.stuck = os.path.join(folder, "server.log"), ""
 
     def read(self, at: int, most: int) -> tuple[int, bytes]:
         """At most `most` bytes from `at` on, and where they begin.
@@ -61,8 +61,10 @@ class Log:
                     told = file.read()
             except OSError:  # nothing was cut off yet
                 return 0, ""
-            if "..." not in told or time.monotonic() > deadline:
+            if "..." not in told or told == self.stuck:
                 return int(told.split()[0]), told
+            if time.monotonic() > deadline:
+                self.stuck = told
             time.sleep(0.001)
 
     def _read(self, at: int, most: int, cut: int) -> tuple[int, bytes]:

@@ -2,7 +2,7 @@
 
 When server.log has passed `log.cap` of the manifest, what is in it becomes server.log.1, and is cut off its beginning.
 The server writes on at its end (O_APPEND), and nothing of that is lost where the file system can take whole blocks out
-of a file (ext4, XFS); elsewhere what comes between the last read and the truncation, some microseconds, is.
+of a file (ext4, XFS); elsewhere what comes between the last read and the truncation is.
 server.log.cut says how many bytes were cut off since the launch, and "..." behind it while that changes.
 Ends at once when its parent does: LAUNCHER, the pid of launch.sh. Words go to stdout.
 Runs on the host: Python >= 3.8, standard library only.

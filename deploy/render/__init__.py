@@ -12,12 +12,13 @@ from typing import Literal, Protocol, TextIO
 from deploy import registry
 from deploy.events import Event
 from deploy.render._sink import guard, lost, written
+from deploy.render._speech import Speech
 from deploy.render._state import State, fold
 from deploy.render._words import clean, number, one_line, seconds
 
 __all__ = [
-    "Output", "Screen", "Silent", "State", "View", "choose", "clean", "fold", "guard", "lost", "number", "one_line",
-    "seconds", "written",
+    "Output", "Screen", "Silent", "Speech", "State", "View", "choose", "clean", "fold", "guard", "lost", "number",
+    "one_line", "seconds", "written",
 ]  # fmt: skip
 
 Output = Literal["auto", "live", "plain", "jsonl", "json", "quiet"]

@@ -15,6 +15,8 @@ _ESCAPES = re.compile(
     r"|\x1b\[[0-?]*[ -/]*[@-~]"
     r"|\x1b[ -/]*[0-~]?"
 )
+# One that has begun at the end of a text and is not whole yet.
+UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\n]{0,256}\x1b?|[ -/]*)\Z")
 # Other control characters, those of the 8-bit set, and the ones that turn the direction of writing.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 LARGEST = 1e18  # nothing that is measured here comes near; beyond are NaN and the infinities too

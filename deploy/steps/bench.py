@@ -76,7 +76,7 @@ def _uncounted(reply: dict[str, Any], remote: Remote) -> SmokeFailed:
 def _measured(node: Node, answers: list[Answer]) -> dict[str, Any]:
     seconds = sum(answer.seconds for answer in answers)
     told = [answer.counters for answer in answers]
-    wrong = acceptance.impossible(told, _num_steps(node))
+    wrong = acceptance.impossible(told, node.num_steps)
     found: Acceptance | None = None if wrong else acceptance.over(told)
     return {
         "accept_length": round(found.length, 3) if found else None,
@@ -88,14 +88,6 @@ def _measured(node: Node, answers: list[Answer]) -> dict[str, Any]:
         "definition": acceptance.DEFINITION,
         "at": time.time(),
     }
-
-
-def _num_steps(node: Node) -> int | None:
-    """How many tokens a verify step drafts, as the command line says it; `args` may have had the last word."""
-    words = [str(word) for word in node.argv]
-    flag = f"--{node.engine.STEPS}"
-    said = words[words.index(flag) + 1 :][:1] if flag in words else []
-    return int(said[0]) if said and said[0].isdecimal() else None
 
 
 def _measured_on(node: Node, answers: list[Answer], remote: Remote) -> dict[str, Any]:

@@ -58,6 +58,8 @@ def test_it_comes_up_is_verified_answers_and_goes_without_a_trace(tiny: Deployme
 
     smoke = tiny.run("smoke")
     assert (smoke.code, "Paris" in smoke.err) == (0, True), smoke.err
+    asked = tiny.run("ask", "capital of France?", "--max-tokens", "40", "--json")
+    assert ("Paris" in asked.json["answer"], asked.json["tokens"], asked.json["accept_length"] > 3) == (True, 40, True)
 
     assert len(tiny.left(first)["pids"]) == 2, "the launcher and the server"
     down = tiny.run("down")

@@ -123,6 +123,8 @@ def test_a_restart_with_another_draft(tiny: Deployment, tmp_path: Path, case: Ca
 def test_it_answers_and_goes_without_a_trace(tiny: Deployment) -> None:
     done = tiny.run("smoke")
     assert (done.code, "Paris" in done.err) == (0, True), done.err
+    told = tiny.run("ask", "capital of France?", "--max-tokens", "40").json
+    assert ("Paris" in told["answer"], told["tokens"], told["accept_length"] > 3) == (True, 40, True)
     tiny.down_without_a_trace()
 
 

@@ -39,6 +39,8 @@ def test_it_leads_to_the_server_and_ends_with_ctrl_c(project, fleet):
             for _ in range(3):
                 with urllib.request.urlopen(f"{told['url']}/v1/models", timeout=10) as reply:
                     assert json.load(reply)["data"][0]["id"] == "tiny"
+            asked = project.run("ask", "Hello?")
+            assert (asked.code, "accept length" in asked.err) == (0, True), asked.err
             tunnel.send_signal(signal.SIGINT)
             tunnel.communicate(timeout=20)
             assert tunnel.returncode == 130

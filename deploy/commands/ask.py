@@ -1,0 +1,101 @@
+"""`deploy ask`: one question of your own, answered as it comes, with what it cost."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from deploy.commands._options import shared, without_events
+from deploy.errors import ConfigError, Interrupted, NotReady, SmokeFailed
+from deploy.options import Options
+
+if TYPE_CHECKING:
+    from deploy.answer import Answer
+    from deploy.engines import Question
+    from deploy.plan import Node
+    from deploy.remote import Remote
+
+
+@click.command
+@click.option("--system", default="", metavar="TEXT", help="A system message before the question.")
+@click.option("--max-tokens", type=click.IntRange(min=1), default=1024, show_default=True, help="At most so many.")
+@click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True, help="0: the likeliest.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0.1), default=300.0, show_default=True, help="Seconds without a word."
+)
+@shared
+def ask(options: Options, system: str, max_tokens: int, temperature: float, timeout: float) -> int:
+    """Ask what runs a QUESTION through its chat route; - takes it from stdin. Nothing is recorded.
+
+    The answer is on stdout as it comes. Thoughts of a reasoning model and the last line, which says tokens, speed,
+    time to the first token and accept length of this one request, are on stderr.
+
+    \b
+    Examples:
+      deploy ask "What is the capital of France?"
+      deploy ask - --max-tokens 200 < prompt.txt > answer.txt
+      deploy ask "Why is the sky blue?" profile=kimi-eagle3 --temperature 0.6 --json
+    """
+    import json
+
+    without_events(options, "ask")
+    from deploy import answer, running
+    from deploy.session import Session
+
+    prompt, words = _split(options.words)
+    options = replace(options, words=words)
+    with Session("ask") as session:
+        running.ask(options, session)
+        found = running.the_one(options, session)
+        head = found.plan().replicas[0].head
+        run = found.runs[head.host.name]
+        if not run.alive and not run.left:
+            raise NotReady(f"{head.host.name}: run {run.id} does not run: {run.ending}", remedy="deploy status")
+        asked = answer.question(head, prompt, system=system, max_tokens=max_tokens, temperature=temperature)
+        told = _answered(asked, head, running.placed(head, session), timeout, quiet=options.json)
+    measured = told.measured(head)
+    if options.json:
+        content = {"answer": told.said, "reasoning": told.thought or None, "finish_reason": told.finish_reason}
+        where = {"host": head.host.name, "run": run.id, "model": head.served_name}
+        click.echo(json.dumps({**content, **where, **measured, "exit_code": 0}, indent=1))
+    else:
+        ended = f"; cut off at --max-tokens {max_tokens}" if told.finish_reason == "length" else ""
+        click.echo(f"{head.host.name}: {answer.line(measured)}{ended}", err=True)
+    return 0
+
+
+def _split(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The question, and the word that says whom to ask."""
+    chosen = tuple(word for word in words if word.startswith("profile="))
+    questions = [word for word in words if word not in chosen]
+    if len(questions) > 1:
+        raise ConfigError(f"{len(questions)} questions: {questions}", remedy='one in quotes: deploy ask "..."')
+    prompt = sys.stdin.read() if questions == ["-"] else "".join(questions)
+    if not prompt.strip():
+        raise ConfigError("there is no question", remedy='deploy ask "What is 2+2?", or deploy ask - < FILE')
+    return prompt, chosen
+
+
+def _answered(asked: Question, node: Node, remote: Remote, silence: float, *, quiet: bool) -> Answer:
+    """The whole answer, shown as it comes. SmokeFailed where nothing is said."""
+    from deploy import answer, asking
+    from deploy.render import Speech
+
+    told, speech = answer.Answer(), Speech(sys.stdout, sys.stderr)
+    chunks = asking.stream(asked, node, remote, silence=silence)
+    try:
+        for chunk in chunks:
+            thought, said = told.add(chunk)
+            if not quiet and not (speech.thinks(thought) and speech.says(said)):
+                break
+    except KeyboardInterrupt:
+        raise Interrupted(f"{remote.host.name}: stopped, and the request with it") from None
+    finally:
+        chunks.close()
+        speech.close()
+    if not told.said and not told.thought:
+        raise SmokeFailed(f"{remote.host.name}: nothing is said", evidence=f"the reason to end: {told.finish_reason}")
+    return told
