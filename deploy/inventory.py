@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from deploy.config import documents, patterns, schema, validation
 from deploy.config.schema import Part
-from deploy.config.types import HostFile, HostFolder, Label, Name, Text, Word
+from deploy.config.values import HostFile, HostFolder, Label, Name, Text, Word
 from deploy.errors import ConfigError
 
 Setting = Text | list[Any] | dict[str, Text | list[Any] | None] | None  # text is read as on the command line

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    FiniteFloat,
-    PlainSerializer,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from deploy.config import consistency
-from deploy.config import gates as grammar
-from deploy.config.gates import Gate, Measure
+from deploy.config.gates import Measure
 from deploy.config.nccl import Nccl
 from deploy.config.schema import Part
-from deploy.config.types import Count, Flag, HostFolder, Label, Name, Regex, Seconds, Size, Text, Version, Word
+from deploy.config.values import (
+    Argument,
+    Count,
+    Flag,
+    GateText,
+    HostFolder,
+    Label,
+    Name,
+    Regex,
+    Seconds,
+    Size,
+    Text,
+    Version,
+    Word,
+    named_secrets,
+    without_nothing,
+)
 
 DEFAULT_GATES = {"accept_length": ">= 1.15"}  # 1.00: not one drafted token is accepted
 PROMPTS = (
@@ -27,29 +35,6 @@ PROMPTS = (
     "Explain how a hash table works, with an example in Python.",
     "List the planets of the solar system with one fact about each.",
 )
-
-
-def _gate(value: Any) -> Any:
-    return value if isinstance(value, Gate) else grammar.parse(str(value))
-
-
-def _without_nothing(value: Any) -> Any:
-    """`NAME: null` in a mapping takes away what an earlier layer said."""
-    return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
-
-
-def _named_secrets(value: Any) -> Any:
-    """A plain list of names: they reach the server as environment."""
-    return dict.fromkeys(value, "env") if isinstance(value, list) else _without_nothing(value)
-
-
-GateText = Annotated[
-    Gate,
-    BeforeValidator(_gate),
-    PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": grammar.GRAMMAR}),
-]
-Argument = bool | int | FiniteFloat | Text | list[bool | int | FiniteFloat | Text]
 
 
 class Engine(Part):
@@ -193,10 +178,10 @@ class Profile(Part):
         default=30000, description="The port on which the server answers."
     )
     nccl: Nccl = Field(default=Nccl(), description="NCCL's variables, without NCCL_.")
-    env: Annotated[dict[Name, Text], BeforeValidator(_without_nothing)] = Field(
+    env: Annotated[dict[Name, Text], BeforeValidator(without_nothing)] = Field(
         default_factory=dict, description="The server's environment variables."
     )
-    args: Annotated[dict[Flag, Argument], BeforeValidator(_without_nothing)] = Field(
+    args: Annotated[dict[Flag, Argument], BeforeValidator(without_nothing)] = Field(
         default_factory=dict,
         description="Server flags without dashes, passed as they are; true is a bare flag, false leaves it out.",
     )
@@ -204,7 +189,7 @@ class Profile(Part):
     log: Log = Field(default=Log(), description="How large its log may grow.")
     smoke: Smoke = Field(default=Smoke(), description="The question that shows that it answers.")
     bench: Bench = Field(default=Bench(), description="What it is measured with.")
-    gates: Annotated[dict[Measure, GateText], BeforeValidator(_without_nothing)] = Field(
+    gates: Annotated[dict[Measure, GateText], BeforeValidator(without_nothing)] = Field(
         default_factory=dict,
         description="Bounds for what is measured. Default, where there is a draft: accept_length: '>= 1.15'.",
     )
@@ -216,7 +201,7 @@ class Profile(Part):
     evict: bool = Field(
         default=False, description="Whether a server of somebody else on its port or its GPUs is ended; yes or no."
     )
-    secrets: Annotated[dict[Name, Flag], BeforeValidator(_named_secrets)] = Field(
+    secrets: Annotated[dict[Name, Flag], BeforeValidator(named_secrets)] = Field(
         default_factory=dict,
         description="Names of variables of the caller's that the server is given: env, or the server flag that takes "
         "it. A plain list means env.",

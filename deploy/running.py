@@ -23,7 +23,7 @@ from deploy.session import Session, together
 from deploy.state import Place, Run
 from deploy.wish import home
 
-ONCE = ("waive=", "evict=")  # a restart with another checkpoint is another case: it is waived anew, or not
+ONCE = {"waive", "evict"}  # a restart with another checkpoint is another case: it is waived anew, or not
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Running:
     def words(self) -> tuple[str, ...]:
         """The `key=value` words with which it was launched, but for those that permit something once."""
         words = self._first().get("words", ())
-        return tuple(word for word in words if not word.startswith(ONCE))
+        return tuple(word for word in words if word.lstrip("+~").partition("=")[0] not in ONCE)
 
     def ckpt(self) -> str | None:
         """The checkpoint that a `restart --ckpt` gave it."""
@@ -166,7 +166,7 @@ def narrowed(options: Options, running: Running) -> Plan:
     _, words = sources.take("profile", options.words)
     if not words:
         return running.plan()
-    profile = settings.load(running.name, [*running.words(), *words], home(options), environ()).profile()
+    profile = settings.load(running.name, words, home(options), environ(), repeated=running.words()).profile()
     asked = {"smoke": profile.smoke, "bench": profile.bench, "gates": profile.gates, "ready": profile.ready}
     return Plan(
         running.name,

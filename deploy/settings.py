@@ -1,6 +1,6 @@
 """A profile's values from all the places that may say them, the later ones winning, each with its origin.
 
-default < extends < profile < host < DEPLOY_SET_PARALLEL__TP=4 < parallel.tp=4 on the command line
+default < extends < profile < host < DEPLOY_SET_PARALLEL__TP=4 < parallel.tp=4, +env.A=1, ~env.A on the command line
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy import inventory
-from deploy.config import schema, sources, validation
+from deploy.config import schema, signs, sources, validation
 from deploy.config.schema import Path as Key
 from deploy.config.sources import Origin, Said
 from deploy.errors import ConfigError
@@ -47,7 +47,9 @@ class Settings:
         """Each dotted key of the profile with its value and where that comes from, in the order of the model."""
         said = self._merged(host)
         leaves = schema.flatten(self.profile(host).model_dump(mode="json", exclude={"name"}))
-        told = ((path, value) for path, value in leaves if value is not None or path[0] != "nccl")
+        told = [(path, value) for path, value in leaves if value is not None or path[0] != "nccl"]
+        shown = {path[:length] for path, _ in told for length in range(1, len(path) + 1)}
+        told += [(path, None) for path, one in said.items() if one.sign == "~" and path not in shown]
         return [(".".join(path), value, _origin(said, path)) for path, value in told]
 
     def _merged(self, host: Host | None) -> dict[Key, Said]:
@@ -55,18 +57,27 @@ class Settings:
         layers = (*self._files, *own, *self._overrides)
         merged = _merge(layers)
         drafted = {path[0] for path, said in merged.items() if said.value is not None} >= {"draft", "speculative"}
-        return _merge((*sources.defaults(), *layers)) if drafted else merged
+        everywhere = [said.path for of_one in self._hosts.values() for said in of_one]
+        return _merge((*(sources.defaults() if drafted else ()), *layers), everywhere)
 
 
 def load(
-    name: str | None, words: Sequence[str], project: Project, environ: Mapping[str, str], cwd: Path | None = None
+    name: str | None,
+    words: Sequence[str],
+    project: Project,
+    environ: Mapping[str, str],
+    cwd: Path | None = None,
+    *,
+    repeated: Sequence[str] = (),
 ) -> Settings:
     """All that is said about a profile: its files, the inventory, `DEPLOY_SET_*` of `environ`, `key=value` words.
 
     The word `profile=NAME` names it where it stands among the words. Relative paths in words and environment are
-    taken from `cwd`. ConfigError where something is unknown or cannot be read; values are judged by `profile()`.
+    taken from `cwd`. `repeated` are words of an earlier launch, which come first. ConfigError where something is
+    unknown or cannot be read; values are judged by `profile()`.
     """
-    given, words = sources.take("profile", words)
+    given, _ = sources.take("profile", [*repeated, *words])
+    (_, repeated), (_, words) = sources.take("profile", repeated), sources.take("profile", words)
     name = given or name
     if not name:
         known = project.profiles()
@@ -76,15 +87,21 @@ def load(
     hosts, document = inventory.read(project.inventory, project.shown(project.inventory))
     cwd = cwd or Path.cwd()
     keys = [said.path for said in files]
-    overrides = (*sources.environment(environ, cwd, keys), *sources.command_line(words, cwd))
+    said = (*sources.command_line(repeated, cwd, repeated=True), *sources.command_line(words, cwd))
+    overrides = (*sources.environment(environ, cwd, keys), *said)
     own = {host.name: tuple(sources.host(host, document, project.root)) for host in hosts.hosts.values()}
     return Settings(name, hosts, files, own, overrides)
 
 
-def _merge(layers: Iterable[Said]) -> dict[Key, Said]:
-    """What is said last at each key. A value takes away what was said below its key, and in place of what is above."""
+def _merge(layers: Iterable[Said], everywhere: Iterable[Key] | None = None) -> dict[Key, Said]:
+    """What is said last at each key. A value takes away what was said below its key, and in place of what is above.
+
+    ConfigError where one adds what is there, or takes away what is nowhere; `everywhere`: what any host has of its own.
+    """
     merged: dict[Key, Said] = {}
     for said in layers:
+        if said.sign and everywhere is not None:
+            signs.check(said, merged, everywhere)
         below = [path for path in merged if _is_below(path, said.path)]
         if below and not said.whole:
             continue
@@ -122,6 +139,6 @@ def _place(merged: Mapping[Key, Said], path: tuple[str | int, ...]) -> str:
 def _origin(merged: Mapping[Key, Said], path: Key) -> Origin:
     for length in range(len(path), 0, -1):
         said = merged.get(path[:length])
-        if said is not None and (length == len(path) or not isinstance(said.value, dict)):
+        if said is not None and (length == len(path) or said.sign == "~" or not isinstance(said.value, dict)):
             return said.origin
     return Origin("default", "", None)

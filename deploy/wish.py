@@ -50,15 +50,15 @@ def load(
 ) -> Wish:
     """Read the profile, the inventory and all overrides. ConfigError tells everything that is wrong.
 
-    `words` come before the command line's own; `ckpt` is another checkpoint, `kept` one that an earlier restart gave.
+    `words` are those of an earlier launch; `ckpt` is another checkpoint, `kept` one that an earlier restart gave.
     """
-    said = (*words, *options.words)
-    found = settings.load(name, said, home(options), environ())
+    earlier, own = tuple(words), options.words
+    found = settings.load(name, own, home(options), environ(), repeated=earlier)
     if ckpt is not None:
         key = "draft.path" if found.profile().draft else "model.path"
-        said = (*said, f"{key}={ckpt}")
-        found = settings.load(name, said, home(options), environ())
-    profile = found.profile()
+        own = (*own, f"{key}={ckpt}")
+        found = settings.load(name, own, home(options), environ(), repeated=earlier)
+    profile, said = found.profile(), (*earlier, *own)
     hosts = found.inventory.select(options.hosts) if options.hosts else found.hosts()
     wish = Wish(found, hosts, tuple(_settled(word, profile) for word in said), _source(profile) if ckpt else kept)
     _look_at_draft(wish)
@@ -93,7 +93,8 @@ def _source(profile: Profile) -> str:
 
 def _settled(word: str, profile: Profile) -> str:
     """A word that will mean the same in another folder."""
-    key = PATHS.get(word.partition("=")[0])
+    plain = word.lstrip("+")
+    key = PATHS.get(plain.partition("=")[0])
     if key == "draft.path" and profile.draft:
         return f"{key}={profile.draft.path}"
     return f"{key}={profile.model.path}" if key == "model.path" else word

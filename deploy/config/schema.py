@@ -118,6 +118,13 @@ def at(model: type[BaseModel], path: Path) -> Any:
     return annotation
 
 
+def default(model: type[BaseModel], path: Path) -> Any:
+    """What the field at `path` holds where nobody says it; None for nothing, and where there is no such field."""
+    around = part(at(model, path[:-1])) if path[1:] else model
+    field = around.model_fields.get(path[-1]) if around else None
+    return None if field is None or field.is_required() else field.get_default(call_default_factory=True)
+
+
 def names(model: type[BaseModel]) -> list[str]:
     """The keys of `model` that may be said."""
     made = model.made if issubclass(model, Part) else frozenset()

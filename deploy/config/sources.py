@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from deploy.config import documents, extends, schema
+from deploy.config import documents, extends, schema, signs
 from deploy.config.schema import Path as Key
 from deploy.errors import ConfigError
 from deploy.inventory import Host
@@ -47,13 +47,17 @@ class Origin:
 
 @dataclass(frozen=True)
 class Said:
-    """One value at one key, and its origin. `whole`: it replaces all that was said below the key."""
+    """One value at one key, and its origin. `whole`: it replaces all that was said below the key.
+
+    `sign`: + where nothing may be there yet, ~ where it is taken away; "" for the words of an earlier launch, too.
+    """
 
     path: Key
     value: Any
     origin: Origin
     whole: bool = True
     document: documents.Document | None = None
+    sign: str = ""
 
     def place(self, path: tuple[str | int, ...]) -> str:
         """Where in it the value at `path` stands; what is inside a list has a line of its own."""
@@ -91,13 +95,24 @@ def environment(environ: Mapping[str, str], cwd: Path, known: Iterable[Key] = ()
         yield from _override(key, environ[variable], Origin("environment", variable, environ[variable]), cwd)
 
 
-def command_line(words: Iterable[str], cwd: Path) -> Iterator[Said]:
-    """`key=value` words; what stands after the first = is the value as it is."""
+def command_line(words: Iterable[str], cwd: Path, *, repeated: bool = False) -> Iterator[Said]:
+    """`key=value` words; what stands after the first = is the value as it is. `+key=value` adds, `~key` takes away.
+
+    `repeated` are those of an earlier launch, which were judged then.
+    """
     for word in words:
-        key, found, text = word.partition("=")
-        if not found or not key:
+        sign, rest = signs.split(word)
+        key, found, text = rest.partition("=")
+        if not key or not (found or sign == "~"):
             raise ConfigError(f"{word!r} is not key=value", remedy="options begin with --")
-        yield from _override(resolve(key, word), text, Origin("command line", word, text), cwd)
+        path, origin = resolve(key, f"{key}="), Origin("command line", word, text)
+        if sign == "~":
+            said: Iterable[Said] = (Said(path, signs.empty(path, word), origin),)
+        elif sign == "+":  # to a mapping each key is added on its own, beside those that are there
+            said = (one for one in _override(path, text, origin, cwd) if (one.path, one.value) != (path, {}))
+        else:
+            said = _override(path, text, origin, cwd)
+        yield from (replace(one, sign="" if repeated else sign) for one in said)
 
 
 def take(key: str, words: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -138,7 +153,7 @@ def _unknown(text: str, where: str) -> ConfigError:
     known = list(schema.keys(Profile))
     near = schema.nearest(text.casefold() if text.isupper() else text, known)
     remedy = f"did you mean {near}?" if near else f"known: {', '.join(key for key in known if '.' not in key)}"
-    at = "" if where.startswith(f"{text}=") else f"{where}: "
+    at = "" if where == f"{text}=" else f"{where}: "
     return ConfigError(f"{at}there is no key {text!r} in a profile", remedy=remedy)
 
 

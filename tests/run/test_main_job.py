@@ -174,6 +174,19 @@ def test_a_foreign_server_on_the_port_is_named_and_left_alone(project: Project) 
         foreign.wait()
 
 
+def test_a_restart_repeats_what_was_added_and_taken_away(project: Project) -> None:
+    project.fake(env={"FAKE": '{"lifetime": 120}', "MINE": "1"}, args={"max-running-requests": 7})
+    words = ("+env.NEW=1", "~env.MINE", "~args.max-running-requests", "bench.prompts=[a]")
+    assert project.run("up", "profile=fake", *words).code == 0
+    assert project.run("restart", "+env.MORE=2").code == 0
+    folder = Path(project.status()["folder"])
+    env, script = (folder / "env").read_text(), (folder / "launch.sh").read_text()
+    assert ("NEW=1" in env, "MORE=2" in env, "MINE" in env, "max-running" in script) == (True, True, False, False)
+    done = project.run("restart", "+env.NEW=2")
+    assert (done.code, "env.NEW is there already, by command line +env.NEW=1" in done.err) == (2, True), done.err
+    assert project.run("up", "profile=fake", *words, "+env.MORE=2", "--json").json["verdict"]["mode"] == "verify"
+
+
 def test_a_restart_with_another_draft_is_not_undone_unasked(project: Project, tmp_path: Path) -> None:
     other = tmp_path / "other draft"
     other.mkdir()

@@ -371,3 +371,105 @@ def test_profiles_of_the_project_come_before_those_of_the_tool(project):
     assert project.shown(project.profile("child")) == "profiles/child.yaml"
     with pytest.raises(ConfigError, match="is not a profile's name"):
         project.profile("../profiles/child")
+
+
+# ---- +key and ~key -----------------------------------------------------------------------------------------------
+
+SIGNS: list[tuple[str, list[str], str, Any]] = [
+    ("a new key of a mapping", ["+env.NEW=1"], "env.NEW", "1"),
+    (
+        "several at once, beside those that are there",
+        ["+env={A: 1, B: 2}"],
+        "env",
+        {"FROM": "child", "A": "1", "B": "2"},
+    ),
+    ("a field that is empty", ["+nccl.DEBUG=INFO"], "nccl.DEBUG", "INFO"),
+    ("what an earlier file took away", ["+env.GONE=back"], "env.GONE", "back"),
+    ("what an earlier word took away", ["~env.FROM", "+env.FROM=word"], "env.FROM", "word"),
+    ("either way, as Hydra's ++", ["++env.FROM=word", "++env.NEW=1"], "env", {"FROM": "word", "NEW": "1"}),
+    ("a key goes", ["~env.FROM"], "env", {}),
+    ("a flag goes", ["~args.mem-fraction-static"], "args", {"trust_remote_code": True}),
+    ("a whole mapping goes", ["~args"], "args", {}),
+    ("what a word said goes", ["env.A=1", "~env.A"], "env", {"FROM": "child"}),
+    ("a field goes back to its default", ["~port"], "port", 30000),
+    ("a list goes back to its default", ["~waive"], "waive", []),
+    ("a part goes back to its defaults", ["~parallel"], "parallel.tp", 1),
+    ("a part that need not be there goes", ["~draft", "~speculative"], "draft", None),
+    ("an optional field goes", ["~model.name"], "model.name", None),
+    ("a gate that holds by default goes", ["~gates.accept_length"], "gates", {}),
+    ("all gates go", ["~gates"], "gates", {}),
+    ("and may be said again", ["~parallel", "parallel.tp=8"], "parallel.tp", 8),
+]
+
+
+@pytest.mark.parametrize(("words", "key", "expected"), [case[1:] for case in SIGNS], ids=[case[0] for case in SIGNS])
+def test_a_key_is_added_or_taken_away(load, words, key, expected):
+    found: Any = load(*words).profile().model_dump()
+    for name in key.split("."):
+        found = found[name]
+    assert found == expected
+
+
+UNSIGNED: list[tuple[str, list[str], str, str]] = [  # what is wrong, the words, what is said, the remedy
+    ("said by a file", ["+env.FROM=1"], "env.FROM is there already, by profile profiles/child.yaml:5", "env.FROM=..."),
+    ("said by what it extends", ["+args.mem-fraction-static=1"], "by extends profiles/base.yaml:10", "+ only adds"),
+    ("said by a word", ["env.A=1", "+env.A=2"], "by command line env.A=1", "env.A=..."),
+    ("added twice", ["+env.A=1", "+env.A=2"], "by command line +env.A=1", "env.A=..."),
+    ("one of several", ["+env={A: 1, FROM: 2}"], "env.FROM is there already", "env.FROM=..."),
+    ("a default", ["+nodes=2"], "nodes is 1 where nobody says it", "nodes=..."),
+    (
+        "a default within a part",
+        ["+speculative.eagle_topk=2"],
+        "is 1 where nobody says it",
+        "speculative.eagle_topk=...",
+    ),
+    ("a default gate", ["+gates.accept_length=>2"], "is there already, by default", "gates.accept_length=..."),
+    ("a list", ["+hooks.ready=[a]"], "hooks.ready is a list, which is set as a whole", "hooks.ready=..."),
+    ("the draft that is there", ["+draft=x"], "draft.path is there already", "draft.path=..."),
+    ("no such key", ["+prt=1"], "there is no key 'prt' in a profile", "did you mean port?"),
+    ("nothing to add", ["+env.A"], "is not key=value", ""),
+    ("not there", ["~env.FRM"], "~env.FRM: nobody says env.FRM", "did you mean ~env.FROM?"),
+    ("gone already", ["~args", "~args"], "nobody says args", ""),
+    ("back at its default already", ["~parallel.tp", "~parallel.tp"], "nobody says parallel.tp: 1 is its default", ""),
+    ("only a default", ["~nodes"], "nobody says nodes: 1 is its default", ""),
+    ("needed", ["~model"], "a profile needs model", "model=..."),
+    ("needed in a part", ["~engine.name"], "a profile needs engine.name", ""),
+    ("with a value", ["~env.FROM=1"], "~ takes a key away", "~env.FROM"),
+    ("no such key to take", ["~prt"], "there is no key 'prt' in a profile", "did you mean port?"),
+    ("of nothing", ["~"], "is not key=value", ""),
+]
+
+
+@pytest.mark.parametrize(("words", "said", "remedy"), [c[1:] for c in UNSIGNED], ids=[c[0] for c in UNSIGNED])
+def test_what_is_there_is_not_added_and_what_is_not_there_does_not_go(load, words, said, remedy):
+    with pytest.raises(ConfigError) as caught:
+        load(*words).profile()
+    assert (said in caught.value.what, remedy in caught.value.remedy) == (True, True), str(caught.value)
+
+
+def test_what_one_host_has_of_its_own_counts_on_that_host(load):
+    """gpu1 has OMP_NUM_THREADS, gpu2 has not."""
+    adding, taking = load("+env.OMP_NUM_THREADS=1"), load("~env.OMP_NUM_THREADS")
+    gpu1, gpu2 = adding.hosts()
+    with pytest.raises(ConfigError, match=r"by host inventory.yaml:4"):
+        adding.profile(gpu1)
+    assert adding.profile(gpu2).env["OMP_NUM_THREADS"] == "1"
+    assert "OMP_NUM_THREADS" not in {**taking.profile().env, **taking.profile(gpu1).env, **taking.profile(gpu2).env}
+
+
+def test_where_a_key_was_added_or_taken_away_is_told(load):
+    rows = {
+        key: (value, str(origin.where)) for key, value, origin in load("+env.A=1", "~env.FROM", "~parallel").explain()
+    }
+    assert rows["env.A"] == ("1", "+env.A=1")
+    assert rows["env.FROM"] == (None, "~env.FROM")
+    assert rows["parallel.tp"] == (1, "~parallel")
+
+
+def test_the_words_of_an_earlier_launch_are_not_judged_again(project, tmp_path):
+    """They were, then; the profile's file may have changed since."""
+    earlier = ["+env.FROM=x", "~env.NEVER", "profile=child"]
+    found = settings.load(None, ["port=7"], project, {}, tmp_path, repeated=earlier)
+    assert (found.profile().env, found.profile().port) == ({"FROM": "x"}, 7)
+    with pytest.raises(ConfigError, match="is there already"):
+        settings.load(None, ["+env.FROM=y"], project, {}, tmp_path, repeated=earlier).profile()

@@ -1,9 +1,9 @@
-"""What a value of a profile or an inventory may be, with its error in plain words."""
+"""What a field of a profile or an inventory may hold: text, names, amounts, each with what is wrong with another."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -15,7 +15,9 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from deploy.config import gates as grammar
 from deploy.config import schema, size
+from deploy.config.gates import Gate
 
 
 def _printable(text: str) -> str:
@@ -50,6 +52,20 @@ def _straight(text: str) -> str:
     return text
 
 
+def _gate(value: Any) -> Any:
+    return value if isinstance(value, Gate) else grammar.parse(str(value))
+
+
+def without_nothing(value: Any) -> Any:
+    """`NAME: null` in a mapping takes away what an earlier layer said."""
+    return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
+
+
+def named_secrets(value: Any) -> Any:
+    """A plain list of names: they reach the server as environment."""
+    return dict.fromkeys(value, "env") if isinstance(value, list) else without_nothing(value)
+
+
 Text = Annotated[str, AfterValidator(_printable)]
 Word = Annotated[Text, StringConstraints(min_length=1)]
 # Where something is made on a host: it stays where it is told, wherever a login begins.
@@ -69,3 +85,10 @@ Size = Annotated[
     PlainSerializer(size.shown, return_type=str, when_used="json"),
     WithJsonSchema({"type": ["integer", "string"], "pattern": size.GRAMMAR}),
 ]
+GateText = Annotated[
+    Gate,
+    BeforeValidator(_gate),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": grammar.GRAMMAR}),
+]
+Argument = bool | int | FiniteFloat | Text | list[bool | int | FiniteFloat | Text]
