@@ -29,6 +29,7 @@ ORDER = (
     "history",
     "profile",
     "engine",
+    "completion",
 )
 
 
@@ -48,7 +49,8 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The same, but that a command that does not exist is told with the nearest one."""
-        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+        known = ctx.resilient_parsing or not args or args[0].startswith("-")  # a shell only wants to know what is there
+        if not known and self.get_command(ctx, args[0]) is None:
             from deploy.registry import nearest
 
             raise click.UsageError(f"there is no command {args[0]!r}; {nearest(args[0], self.list_commands(ctx))}", ctx)
@@ -90,6 +92,10 @@ RUNS = frozenset({"up", "restart", "smoke", "down", "rollback"})
 
 def main() -> None:
     """Run the command line, and leave with its exit code."""
+    if os.environ.get("_DEPLOY_COMPLETE"):
+        from deploy import shells
+
+        sys.exit(shells.answer(deploy))
     from deploy.render import guard
 
     guard()

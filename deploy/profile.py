@@ -80,7 +80,11 @@ class Draft(Part):
 class Speculative(Part):
     """How the server speculates with the draft."""
 
-    algorithm: Word = Field(default="EAGLE3", description="EAGLE3, or another one the engine knows.")
+    algorithm: Word = Field(
+        default="EAGLE3",
+        description="EAGLE3, or another one the engine knows.",
+        examples=["EAGLE3", "EAGLE", "NEXTN", "STANDALONE", "NGRAM"],
+    )
     num_steps: Count = Field(default=3, description="Draft steps for each verify step.")
     eagle_topk: Count = Field(default=1, description="Branches in each draft step; 1 is a chain.")
     num_draft_tokens: Count | None = Field(

@@ -31,7 +31,7 @@ LAYERS = [
     "recipe runner record render",
     "session wish",
     "deploying planning checking",
-    "running telling",
+    "running telling completing shells",
     "commands",
     "cli __main__",
 ]
@@ -51,7 +51,7 @@ BORDERS = {
     "xllamacpp": ["host"],
     "yaml": ["config.documents", "commands.profile"],
     "tenacity": ["transport", "steps"],
-    "click": ["cli", "commands", "deploying", "checking", "running", "telling"],
+    "click": ["cli", "commands", "shells", "completing", "deploying", "checking", "running", "telling"],
 }
 
 # What a module of a group may import of deploy, where its layer would allow more.

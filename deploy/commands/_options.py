@@ -20,9 +20,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 def shared(function: F) -> F:
     """Give a command the shared options, as one `Options` in its first argument."""
 
-    @click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
+    @click.argument("words", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=later("words"))
     @click.option("--project", type=click.Path(path_type=Path), help="The project's folder (default: the nearest one).")
-    @click.option("--hosts", metavar="PATTERNS", help="Only these hosts: 'gpu[1-4],!gpu3'")
+    @click.option(
+        "--hosts", metavar="PATTERNS", shell_complete=later("hosts"), help="Only these hosts: 'gpu[1-4],!gpu3'"
+    )
     @click.option("-y", "--yes", is_flag=True, help="Do not ask, before a checkpoint is undone or `down`.")
     @click.option("--json", "output", flag_value="json", help="One JSON document on stdout.")
     @click.option("--jsonl", "output", flag_value="jsonl", help="Events as JSON lines on stdout.")
@@ -48,6 +50,17 @@ def shared(function: F) -> F:
     command.__name__ = function.__name__
     command.__click_params__ = [*getattr(function, "__click_params__", []), *command.__click_params__]  # type: ignore[attr-defined]
     return command  # type: ignore[return-value]
+
+
+def later(name: str) -> Callable[[click.Context, click.Parameter, str], Any]:
+    """A completion of `deploy/completing.py`, which is imported only when a shell asks."""
+
+    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Any:
+        from deploy import completing
+
+        return getattr(completing, name)(ctx, parameter, incomplete)
+
+    return complete
 
 
 def without_events(options: Options, command: str) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deploy.commands._options import later
+
 if TYPE_CHECKING:
     from deploy.environments import Installed
 
@@ -25,7 +27,7 @@ def engine() -> None:
 
 
 @engine.command()
-@click.argument("name")
+@click.argument("name", shell_complete=later("environments"))
 @_json
 def install(name: str, *, as_json: bool) -> None:
     """Install the engine NAME, or say that it is there. A run that was cut short starts over."""

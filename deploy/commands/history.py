@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deploy.commands._options import later
+
 if TYPE_CHECKING:
     from deploy.events import Event
     from deploy.record import RunSummary
@@ -21,7 +23,7 @@ COMMAND = 40  # characters of it in the list: one long command must not make eve
 
 
 @click.command
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=later("runs"))
 @click.option("--replay", is_flag=True, help="Show the run's events once more, as they were seen.")
 @click.option("--speed", type=click.FloatRange(min=0), default=0.0, help="Replay this many times as fast; 0: at once.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="List at most so many runs.")

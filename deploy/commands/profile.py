@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deploy.commands._options import later
+
 if TYPE_CHECKING:
     from deploy.inventory import Host
     from deploy.project import Project
@@ -52,10 +54,10 @@ def list_(folder: Path | None, as_json: bool) -> None:
 
 
 @profile.command()
-@click.argument("name")
-@click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("name", shell_complete=later("profiles"))
+@click.argument("words", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=later("words"))
 @click.option("--explain", is_flag=True, help="Every key with its value, and where that was said.")
-@click.option("--host", help="As it is on this host of the inventory.")
+@click.option("--host", shell_complete=later("hosts"), help="As it is on this host of the inventory.")
 @_project
 @_json
 def show(

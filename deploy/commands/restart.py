@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from deploy.commands._options import shared
+from deploy.commands._options import later, shared
 from deploy.options import Options
 
 
@@ -12,6 +12,7 @@ from deploy.options import Options
 @click.option(
     "--ckpt",
     metavar="PATH",
+    shell_complete=later("files"),
     help="Another draft (another model where there is no draft): a folder, a "
     ".gguf, a weights file beside its config, or host:path.",
 )

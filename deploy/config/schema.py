@@ -93,6 +93,25 @@ def holds_text(annotation: Any) -> bool:
     return text and not {bool, int, float} & set(kinds)
 
 
+def choices(annotation: Any) -> list[str]:
+    """The words that may stand there, where they can be listed."""
+    if options(annotation) == (bool,):
+        return ["true", "false"]
+    return [word for kind in options(annotation) if get_origin(kind) is Literal for word in get_args(kind)]
+
+
+def key_choices(annotation: Any) -> list[str]:
+    """The keys that a mapping may have, where they can be listed."""
+    return [word for kind in options(annotation) if get_origin(kind) is dict for word in choices(get_args(kind)[0])]
+
+
+def examples(model: type[BaseModel], path: Path) -> list[str]:
+    """What may stand at `path`, as far as that can be listed; for a field of any text, what it says is usual."""
+    around = part(at(model, path[:-1])) if path[1:] else model
+    field = around.model_fields.get(path[-1]) if around else None
+    return choices(at(model, path)) or list(map(str, (field and field.examples) or ()))
+
+
 def under(annotation: Any, key: str) -> Any:
     """The annotation of `key` in a mapping or a model; None where there is no such key, or it is not known."""
     model = part(annotation)

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
 from deploy.config import schema
 from deploy.config.schema import Part
 from deploy.config.schema import Path as Key
@@ -31,13 +33,24 @@ def split(word: str) -> tuple[str, str]:
 
 def empty(key: Key, word: str) -> Any:
     """What stands at a key that was taken away: nothing in a mapping, and for a field what holds if nobody says it."""
-    annotation, around = schema.at(Profile, key), schema.part(schema.at(Profile, key[:-1])) if key[1:] else Profile
-    if around is None or schema.optional(annotation):
-        return None
-    if around.model_fields[key[-1]].is_required():
+    if not may_go(key):
         raise ConfigError(f"{word}: a profile needs {'.'.join(key)}", remedy=f"{'.'.join(key)}=... sets it")
+    annotation = schema.at(Profile, key)
+    if _around(key) is None or schema.optional(annotation):
+        return None
     whole = schema.part(annotation) or schema.container(annotation) is dict
     return {} if whole else schema.default(Profile, key)
+
+
+def may_go(key: Key) -> bool:
+    """Whether a profile can be without it."""
+    around = _around(key)
+    return around is None or not around.model_fields[key[-1]].is_required()
+
+
+def _around(key: Key) -> type[BaseModel] | None:
+    """The part in which a key stands; None for a mapping."""
+    return schema.part(schema.at(Profile, key[:-1])) if key[1:] else Profile
 
 
 def check(said: Said, merged: Mapping[Key, Said], elsewhere: Iterable[Key]) -> None:
