@@ -4,6 +4,7 @@
 <work>/<machine-id>/<deployment>/current      a link to the run that was launched last
 <work>/<machine-id>/<deployment>/previous     a link to the last run that passed its gates before that
 <work>/<machine-id>/<deployment>/runs/<id>/   manifest.json launch.sh env pid exit server.log draft -> release
+    server.log.1 and server.log.cut are what `logcap` took off the log's beginning, and how much that was in all
 """
 
 from __future__ import annotations

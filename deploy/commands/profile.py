@@ -23,6 +23,7 @@ Examples:
   deploy profile show kimi-eagle3 parallel.tp=4 nccl.DEBUG=INFO --host gpu1
   deploy profile show local --json | jq .draft
   deploy profile schema > profile.schema.json     for an editor: # yaml-language-server: $schema=profile.schema.json
+  deploy profile schema --inventory > inventory.schema.json
 """
 
 _project = click.option(
@@ -76,11 +77,12 @@ def show(
 
 
 @profile.command()
-def schema() -> None:
+@click.option("--inventory", is_flag=True, help="That of inventory.yaml instead.")
+def schema(*, inventory: bool) -> None:
     """Print the JSON schema of a profile's file, for editors."""
     from deploy.config import editor
 
-    click.echo(json.dumps(editor.schema(), indent=2))
+    click.echo(json.dumps(editor.inventory() if inventory else editor.schema(), indent=2))
 
 
 def _open(folder: Path | None) -> Project:

@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from deploy.config import editor, gates, validation
+from deploy import environments, registry
+from deploy.config import editor, gates, size, validation
 from deploy.config.gates import Gate
+from deploy.config.schema import LABEL
 from deploy.errors import ConfigError
+from deploy.inventory import Host
 from deploy.profile import Hook, Profile
 
 LEAST = {"name": "x", "engine": {"name": "sglang"}, "hosts": "all", "model": {"path": "/m"}}
@@ -138,6 +141,25 @@ def test_a_gate_is_written_as_it_is_read(op, bound):
     assert gates.parse(str(gate)) == gate
 
 
+def test_the_schema_for_editors_knows_what_there_is_by_file_and_what_a_switch_takes():
+    schema = editor.schema()
+    engine = schema["$defs"]["Engine"]["anyOf"][1]["properties"]
+    assert engine["name"]["examples"] == registry.names("deploy.engines")
+    assert engine["environment"]["examples"] == environments.names()
+    assert schema["properties"]["waive"]["items"]["examples"] == registry.names("deploy.checks")
+    assert schema["properties"]["evict"]["enum"] == [True, False, "yes", "no", "on", "off"]
+    assert schema["properties"]["env"]["additionalProperties"] is False
+
+
+def test_the_schema_of_the_inventory_has_what_a_file_may_say():
+    schema = editor.inventory()
+    host = schema["$defs"]["Host"]
+    assert list(host["properties"]) == [name for name in Host.model_fields if name not in Host.made]
+    assert all(field.get("description") for field in host["properties"].values())
+    assert ("required" in host, host["additionalProperties"]) == (False, False)
+    assert {"type": "null"} in schema["properties"]["hosts"]["patternProperties"][LABEL]["anyOf"]
+
+
 def test_the_schema_for_editors_knows_every_key_with_its_description():
     schema = editor.schema()
     assert list(schema["properties"]) == ["extends", *(name for name in Profile.model_fields if name != "name")]
@@ -158,3 +180,35 @@ def test_every_field_says_what_it_is_for():
     fields = [(model.__name__, name, field) for model in found for name, field in model.model_fields.items()]
     assert len(fields) > 100
     assert [(model, name) for model, name, field in fields if not str(field.description).endswith((".", "no."))] == []
+
+
+SIZES: list[tuple[Any, int, str]] = [
+    ("1G", 1 << 30, "1G"),
+    ("1 GiB", 1 << 30, "1G"),
+    ("64K", 1 << 16, "64K"),
+    ("1.5M", 3 << 19, "1536K"),
+    ("2T", 2 << 40, "2T"),
+    ("500MB", 500_000_000, "488281.25K"),
+    ("100000", 100_000, "100000"),
+    ("100000B", 100_000, "100000"),
+    (1 << 20, 1 << 20, "1M"),
+]
+
+
+@pytest.mark.parametrize(("written", "size_in_bytes", "shown"), SIZES)
+def test_amounts_of_memory_are_read_and_shown(written, size_in_bytes, shown):
+    made = make({**LEAST, "log": {"cap": written}})
+    assert made.log.cap == size_in_bytes
+    again = made.model_dump(mode="json")["log"]["cap"]
+    assert size.parse(again) == size_in_bytes
+    assert again == (shown if "." not in shown else str(size_in_bytes))
+
+
+@pytest.mark.parametrize("written", ["1X", "G", "-1G", "1 G G", "", "1e9", 1000, "10K", 1.5, True, []])
+def test_what_is_no_amount_or_too_small_a_cap_is_told(written):
+    with pytest.raises(ConfigError, match=r"log\.cap"):
+        make({**LEAST, "log": {"cap": written}})
+
+
+def test_a_log_without_a_cap_is_never_cut_off():
+    assert make({**LEAST, "log": {"cap": None}}).model_dump(mode="json")["log"] == {"cap": None}
