@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TextIO
-from urllib.parse import quote
 
 from deploy.errors import ConfigError, DeployError
 from deploy.events import Event
+from deploy.host import hide
 
 EVENTS = "events.jsonl"
 
@@ -39,19 +39,10 @@ def runs_folder(project: Path | None, environ: Mapping[str, str]) -> Path:
 
 def masked(event: Event, secrets: Sequence[str]) -> Event:
     """The event with `***` for each secret, however it was quoted on its way here."""
-    forms = sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True)
+    forms = hide.forms(secrets)
     if not forms:
         return event
     return replace(event, text=_hidden(event.text, forms), facts=_hidden(dict(event.facts), forms))
-
-
-def _forms(secret: str) -> set[str]:
-    # A key of several lines may come back a line at a time, in the tail of a log.
-    parts = {secret, *(line.strip() for line in secret.splitlines() if len(line.strip()) >= 8)}
-    quoted = {json.dumps(part)[1:-1] for part in parts} | {json.dumps(part, ensure_ascii=False)[1:-1] for part in parts}
-    quoted |= {part.replace("'", "'\"'\"'") for part in parts} | {repr(part)[1:-1] for part in parts}
-    quoted |= {quote(part, safe="", errors="replace") for part in parts}
-    return {form for form in parts | quoted if form.strip()}
 
 
 def _hidden(value: Any, forms: list[str]) -> Any:
@@ -62,11 +53,8 @@ def _hidden(value: Any, forms: list[str]) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int | float):
-        return "***" if str(value) in forms else value
-    text = str(value)
-    for form in forms:
-        text = text.replace(form, "***")
-    return text
+        return hide.HIDDEN if str(value) in forms else value
+    return hide.hide(str(value), forms)
 
 
 class Recorder:

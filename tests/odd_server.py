@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The fake server with wild answers: the environment's ODD says, by path, what comes instead of the right ones.
+r"""The fake server with wild answers: the environment's ODD says, by path, what comes instead of the right ones.
 
 {"/v1/models": {"body": "<html>"}}    this text, with status 200; "times": so often
 {"/v1/models": {"raw": "garbage"}}    these bytes, and no HTTP
@@ -7,6 +7,7 @@
 {"/v1/models": {"seconds": 60}}       the right answer, but so late
 {"meta": {"spec_verify_ct": true}}    these values in the counters of SGLang
 {"timings": {"predicted_n": 5}}       these counters of llama.cpp; its ready line is printed as well
+{"log": "\u001b[2J"}                  this line in its log, before it is ready
 
 A chat whose question is a JSON object is answered as that says, whatever ODD is:
 {"status": 500, "type": "text/html", "body": ["<html>"], "then": "hang"}    pieces of a body, "times" over, and then
@@ -33,10 +34,12 @@ ODD = json.loads(os.environ.get("ODD") or "{}")
 
 
 class Server(fake_server.Server):
-    """With odd counters."""
+    """With an odd log."""
 
     def _summary(self):
-        return [*super()._summary(), *([(self.log.say, "listening on http://")] if "timings" in ODD else [])]
+        odd = [ODD["log"]] if "log" in ODD else []
+        odd += ["listening on http://"] if "timings" in ODD else []
+        return [*super()._summary(), *((self.log.say, line) for line in odd)]
 
 
 class Handler(fake_server.Handler):

@@ -57,7 +57,7 @@ BORDERS = {
 # What a module of a group may import of deploy, where its layer would allow more.
 ONLY = {
     "render": "render events errors registry",
-    "record": "events errors",
+    "record": "events errors host",
     "facts": "facts host errors",
     "engines": "engines registry errors profile words host",
     "host": "host",

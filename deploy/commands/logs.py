@@ -114,9 +114,9 @@ def _all(readers: list[Reader]) -> dict[str, DeployError]:
 
 
 def _write(lines: list[str]) -> bool:
-    """Whether somebody still reads it."""
-    from deploy.render import lost
+    """Whether somebody still reads it. A terminal is not steered by what a server said."""
+    from deploy.render import clean, lost
 
-    sys.stdout.write("".join(lines))
+    sys.stdout.write("".join(map(clean, lines) if sys.stdout.isatty() else lines))
     sys.stdout.flush()
     return lost(sys.stdout) is None

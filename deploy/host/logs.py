@@ -1,19 +1,22 @@
 """Print the end of a run's log, and go on as it grows: logs.py LINES FOLDER [CURRENT].
 
 CURRENT is a link to the run whose log is followed: when it leads elsewhere, that run's log comes next.
-Prints the log as it is. Exit status 1 where it cannot be read.
+Prints the log as it is, but for the run's secrets. Exit status 1 where it cannot be read.
 Runs on the host: Python >= 3.8, standard library only.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 
+from deploy.host.hide import HIDDEN, forms
 from deploy.host.log import Log, gap
 
 PIECE = 1 << 16
+LINE = 1 << 16  # bytes of an unfinished line that are kept back: a secret may be cut in two
 LOOK = 0.1  # seconds
 
 
@@ -33,46 +36,72 @@ def last_lines(log: Log, count: int) -> int:
     return at
 
 
-def show(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+class Out:
+    """The log on its way out, by whole lines, without the secrets of the run that it is of."""
+
+    def __init__(self, folder: str) -> None:
+        self.rest = b""
+        try:
+            with open(os.path.join(folder, "secrets.json"), encoding="utf-8") as file:
+                secrets = json.load(file).values()
+        except (OSError, ValueError):
+            secrets = ()
+        self.forms = forms(secrets)
+
+    def show(self, data: bytes) -> None:
+        data = self.rest + data
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1 or max(0, len(data) - LINE)
+        self.rest = data[end:]
+        self.write(data[:end])
+
+    def end(self) -> None:
+        self.write(self.rest)
+        self.rest = b""
+
+    def write(self, data: bytes) -> None:
+        for form in self.forms:
+            data = data.replace(form.encode("utf-8", "surrogatepass"), HIDDEN.encode())
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
 
 
-def copy(log: Log, at: int) -> int:
+def copy(log: Log, at: int, out: Out) -> int:
     """Print what there is from `at` on; where it ends."""
     while True:
         begin, data = log.read(at, PIECE)
         if begin > at:
-            show(b"\n%s\n" % gap(begin - at))
+            out.show(b"\n%s\n" % gap(begin - at))
         if not data:
             return begin
-        show(data)
+        out.show(data)
         at = begin + len(data)
 
 
-def follow(folder: str, current: str, at: int) -> None:
+def follow(folder: str, current: str, at: int, out: Out) -> None:
     log = Log(folder)
     while True:
         now = os.path.realpath(current)  # before the last words of the run that it led to
         try:
-            at = copy(log, at)
+            at = copy(log, at, out)
         except FileNotFoundError:  # moved away
             time.sleep(LOOK)
         if now != folder and os.path.exists(os.path.join(now, "server.log")):
-            folder, log, at = now, Log(now), 0
+            out.end()
+            folder, log, at, out = now, Log(now), 0, Out(now)
         else:
             time.sleep(LOOK)
 
 
 def main(lines: str, folder: str, current: str = "") -> None:
     folder = os.path.realpath(folder)
-    log = Log(folder)
+    log, out = Log(folder), Out(folder)
     try:
-        at = copy(log, last_lines(log, int(lines)))
+        at = copy(log, last_lines(log, int(lines)), out)
     except OSError as error:
         sys.exit(f"{error.filename}: {error.strerror}")
     if current:
-        follow(folder, current, at)
+        follow(folder, current, at, out)
+    out.end()
 
 
 try:
