@@ -27,6 +27,9 @@ ORDER = (
     "plan",
     "check",
     "history",
+    "hosts",
+    "hold",
+    "release",
     "profile",
     "engine",
     "completion",
@@ -87,7 +90,7 @@ def deploy() -> None:
 
 
 # Their exit code is the run's, whether or not anybody reads what they print; that of the others is the reader's too.
-RUNS = frozenset({"up", "restart", "smoke", "down", "rollback"})
+RUNS = frozenset({"up", "restart", "smoke", "down", "rollback", "hold", "release"})
 
 
 def main() -> None:

@@ -56,6 +56,7 @@ def walk(courses: list[Course], plan: Plan, options: Options, session: Session, 
         failures = session.walk(courses, readers)
         summary = _summary(courses, readers)
         code = readers.finish(failures, round(time.monotonic() - started, 3), summary)
+        session.outcome = (code, readers.told[-1].text)
     if options.json:
         document = {"run": run, "exit_code": code, **summary, "failures": _told(failures)}
         click.echo(json.dumps(readers.masked(document), indent=1))

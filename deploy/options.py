@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from deploy import scrub
 
 if TYPE_CHECKING:
     from deploy.render import Output
@@ -25,6 +29,15 @@ class Options:
     @property
     def json(self) -> bool:
         return self.output == "json"
+
+    def command(self, *words: str) -> str:
+        """A command with these options' words, as others may see it."""
+        return " ".join(scrub.words((*words, *self.words)))
+
+
+def typed() -> str:
+    """The whole command line as it was typed, as others may see it."""
+    return shlex.join(scrub.words(["deploy", *sys.argv[1:]]))
 
 
 def environ() -> dict[str, str]:

@@ -10,9 +10,10 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Self
 
-from deploy import lease, state
+from deploy import lease, options, state
 from deploy.errors import DeployError, Interrupted, RemoteFailed
 from deploy.events import Event
 from deploy.inventory import Host
@@ -30,6 +31,8 @@ class Session:
     """Hosts in hand, for the length of a `with`: reached, locked if asked for, and asked what they have."""
 
     command: str
+    typed: str = field(default_factory=options.typed)
+    outcome: tuple[int, str] = (0, "done")  # the exit code and the last word, for the hosts' audit
     interrupted: threading.Event = field(default_factory=threading.Event)
     remotes: dict[str, Remote] = field(default_factory=dict)
     machines: dict[str, Machine] = field(default_factory=dict)
@@ -45,17 +48,25 @@ class Session:
     def ask(self, hosts: Iterable[Host], *, locked: bool = False) -> dict[str, DeployError]:
         """Reach hosts, and say which failed; the others are in hand."""
         wanted = list(hosts)
-        failed = _on_all(wanted, lambda host: self._take(host, locked=locked))
+        failed = on_all(wanted, lambda host: self._take(host, locked=locked))
         place = {host.name: number for number, host in enumerate(wanted)}  # not by who answered first
         self.remotes = dict(sorted(self.remotes.items(), key=lambda item: place.get(item[0], -1)))
         self.machines = dict(sorted(self.machines.items(), key=lambda item: place.get(item[0], -1)))
         return failed
 
-    def lock(self) -> None:
-        """Take the locks of the hosts in hand, and read again what they have."""
-        failed = _on_all([remote.host for remote in self.remotes.values()], self._lock)
+    def lock(self, past: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Take the locks of the hosts in hand, and read again what they have.
+
+        `past` says for a host whose hold, as user@host, shall not stop us.
+        """
+        failed = self.each(lambda remote: self._lock(remote.host, past.get(remote.host.name, "")))
         if failed:
             raise together(failed)
+
+    def each(self, act: Callable[[Remote], None]) -> dict[str, DeployError]:
+        """Act on all hosts in hand, side by side; the errors of those that failed."""
+        hosts = [remote.host for remote in self.remotes.values()]
+        return on_all(hosts, lambda host: act(self.remotes[host.name]))
 
     def _take(self, host: Host, *, locked: bool) -> None:
         remote = reach(host, self._events.put, threading.Event())
@@ -66,9 +77,13 @@ class Session:
         else:
             self.machines[host.name] = state.read(remote)
 
-    def _lock(self, host: Host) -> None:
+    def _lock(self, host: Host, past: str = "") -> None:
         remote = self.remotes[host.name]
-        remote.lease = self._stack.enter_context(lease.take(host, remote.transport, self.command))
+        taken = lease.take(host, remote.transport, self.command, typed=self.typed, past=past)
+        remote.lease = self._stack.enter_context(taken)
+        self._stack.callback(lambda: taken.ended(*self.outcome))
+        if taken.note:
+            remote.emit("noted", taken.note)
         self.machines[host.name] = state.read(remote)
 
     def keep(self, names: Iterable[str]) -> None:
@@ -122,7 +137,12 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, DeployError):
+            self.outcome = (error.exit_code, error.what)
+        elif error is not None:
+            bug = isinstance(error, Exception) and type(error).__name__ != "Abort"  # click's word for a Ctrl-C
+            self.outcome = (1, f"a bug of deploy: {error!r}") if bug else (Interrupted.exit_code, "stopped")
         self.close()
 
 
@@ -172,7 +192,7 @@ def _line(failures: list[Failure], summary: Mapping[str, Any]) -> str:
     return "done" if length is None else f"done, accept length {length:.2f}"
 
 
-def _on_all(hosts: list[Host], act: Callable[[Host], None]) -> dict[str, DeployError]:
+def on_all(hosts: list[Host], act: Callable[[Host], None]) -> dict[str, DeployError]:
     """Act on all hosts side by side; the errors of those that failed, in the hosts' order."""
     failed: dict[str, DeployError] = {}
     crashed: list[BaseException] = []

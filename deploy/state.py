@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from deploy import host
+from deploy import hold, host, lease
 from deploy.facts.interpreter import Interpreter
+from deploy.hold import Hold
+from deploy.inventory import Host
 from deploy.plan import Node
 from deploy.remote import Remote
 
@@ -81,6 +83,8 @@ class Machine:
     work: str
     root: str
     deployments: Mapping[str, Deployment]
+    busy: str = ""  # who has its lock, and for what
+    hold: Hold | None = None
 
     @property
     def releases(self) -> str:
@@ -149,9 +153,20 @@ class Place:
         return to or self.machine.releases
 
 
+def question(where: Host) -> tuple[str, ...]:
+    """The host program that answers, and its words."""
+    return (host.source("state"), where.work, where.lock)
+
+
 def read(remote: Remote) -> Machine:
     """Ask a host."""
-    answer = remote.python(host.source("state"), remote.host.work)
+    return parse(remote.python(*question(remote.host)))
+
+
+def parse(answer: Mapping[str, Any]) -> Machine:
+    """From what `deploy.host.state` prints."""
+    said = answer["lock"]
+    owner, held = [*said.get("lines", ()), "", ""][:2]
     return Machine(
         id=answer["machine"],
         hostname=answer["hostname"],
@@ -160,6 +175,8 @@ def read(remote: Remote) -> Machine:
         work=answer["work"],
         root=answer["root"],
         deployments={name: _deployment(name, found) for name, found in answer["deployments"].items()},
+        busy=lease.who(owner) if said.get("taken") else "",
+        hold=hold.read(held, said.get("now", 0.0)),
     )
 
 

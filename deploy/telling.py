@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import click
@@ -16,7 +17,7 @@ from deploy.session import Session
 from deploy.state import Run
 
 State = Literal["serving", "loading", "stopped", "dead"]
-COLUMNS = ("host", "deployment", "state", "since", "run", "model", "draft", "port", "accept_length", "why")
+COLUMNS = ("host", "deployment", "state", "since", "run", "model", "draft", "port", "accept_length", "why", "hold")
 
 
 def status(session: Session, wanted: str | None) -> list[dict[str, Any]]:
@@ -31,7 +32,8 @@ def status(session: Session, wanted: str | None) -> list[dict[str, Any]]:
             for name, deployment in machine.deployments.items()
             if deployment.current and wanted in (None, name)
         ]
-        rows += own or ([] if wanted else [{"host": host, "state": "nothing deployed"}])
+        own = own or ([] if wanted else [{"host": host, "state": "nothing deployed"}])
+        rows += [{**row, "hold": machine.hold.to_json()} for row in own] if machine.hold else own
     return rows
 
 
@@ -85,9 +87,9 @@ def derive(remote: Remote, run: Run, node: Node | None) -> State:
     return "serving" if reply.status == 200 else "loading"
 
 
-def table(rows: list[dict[str, Any]]) -> None:
+def table(rows: list[dict[str, Any]], columns: tuple[str, ...] = COLUMNS) -> None:
     """The rows as columns; those that nobody fills are left out."""
-    shown = [column for column in COLUMNS if any(row.get(column) not in (None, "") for row in rows)]
+    shown = [column for column in columns if any(row.get(column) not in (None, "") for row in rows)]
     cells = [[_cell(row.get(column)) for column in shown] for row in rows]
     widths = [
         max(len(text) for text in (name, *column)) for name, column in zip(shown, zip(*cells, strict=True), strict=True)
@@ -99,4 +101,6 @@ def table(rows: list[dict[str, Any]]) -> None:
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
+    if isinstance(value, Mapping):  # what has words of its own
+        value = value["text"]
     return "" if value is None else clean(str(value))

@@ -19,10 +19,11 @@ DEPLOY = Path(__file__).parent.parent / "deploy"
 # From the bottom to the top; a package stands for those of its modules that are not named.
 LAYERS = [
     "__init__ errors registry",
-    "words events findings host options config",
+    "words scrub when events findings host options config",
     "config.consistency profile project config.extends config.editor inventory config.signs config.sources settings",
     "checkpoint engines environments transport",
-    "plan lease",
+    "plan hold",
+    "lease",
     "remote facts acceptance",
     "state foreign",
     "owned releases asking answer compare tunnel watch",
@@ -31,7 +32,8 @@ LAYERS = [
     "recipe runner record render",
     "session wish",
     "deploying planning checking",
-    "running telling completing shells",
+    "running telling completing shells holding",
+    "auditing",
     "commands",
     "cli __main__",
 ]
@@ -51,7 +53,7 @@ BORDERS = {
     "xllamacpp": ["host"],
     "yaml": ["config.documents", "commands.profile"],
     "tenacity": ["transport", "steps"],
-    "click": ["cli", "commands", "shells", "completing", "deploying", "checking", "running", "telling"],
+    "click": "cli commands shells completing deploying checking running telling auditing".split(),
 }
 
 # What a module of a group may import of deploy, where its layer would allow more.

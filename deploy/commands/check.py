@@ -23,6 +23,6 @@ def check(options: Options) -> int:
 
     without_events(options, "check")
     wished = wish.load(None, options)
-    with Session(" ".join(("check", *options.words))) as session:
+    with Session(options.command("check")) as session:
         session.open(wished.hosts, locked=False)
         return checking.report(wished, options, session)

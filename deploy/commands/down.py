@@ -27,7 +27,7 @@ def down(options: Options) -> int:
     from deploy.recipe import DOWN, STOP
     from deploy.session import Session
 
-    with Session(" ".join(("down", *options.words))) as session:
+    with Session(options.command("down")) as session:
         running.only_profile(options)
         running.ask(options, session, all_must_answer=True)
         if not options.words and not any(one.alive for one in running.deployments(session).values()):

@@ -27,13 +27,16 @@ COMMAND = 40  # characters of it in the list: one long command must not make eve
 @click.option("--replay", is_flag=True, help="Show the run's events once more, as they were seen.")
 @click.option("--speed", type=click.FloatRange(min=0), default=0.0, help="Replay this many times as fast; 0: at once.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="List at most so many runs.")
+@click.option("--hosts", metavar="PATTERNS", help="What was changed on these hosts, by anybody, from their own audit.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--jsonl", is_flag=True, help="With --replay: the events as JSON lines on stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="With --replay: only failures and the end.")
 @click.option("-v", "--verbose", count=True, help="With --replay: all that was said; twice: log lines too.")
 @click.option("--project", type=click.Path(path_type=Path, file_okay=False), help="The project's folder.")
-def history(run: str | None, limit: int, as_json: bool, project: Path | None, **replay: Any) -> None:
-    """List the runs, newest first, or show RUN: its name, the beginning of it, or `last`.
+def history(
+    run: str | None, hosts: str | None, limit: int, as_json: bool, project: Path | None, **replay: Any
+) -> int | None:
+    """List the runs, newest first, or show RUN: its name, the beginning of it, or `last`; or the audit of hosts.
 
     \b
     Examples:
@@ -41,14 +44,17 @@ def history(run: str | None, limit: int, as_json: bool, project: Path | None, **
       deploy history last
       deploy history 20261129-2015 --replay --speed 10
       deploy history --json | jq '.[0].id'
+      deploy history --hosts all
     """
     from deploy import record
 
     _refuse(run, as_json=as_json, **replay)
+    if hosts is not None:
+        return _audit(run, hosts, limit, as_json, project)
     runs = _runs(project)
     if run is None:
         _list(record.summaries(runs)[:limit], as_json)
-        return
+        return None
     folder = record.find(runs, run)
     if replay["replay"]:
         _replay(record.read(folder), **replay)
@@ -56,6 +62,18 @@ def history(run: str | None, limit: int, as_json: bool, project: Path | None, **
         click.echo(json.dumps(_document(folder), indent=2, default=str))
     else:
         _show(folder)
+    return None
+
+
+def _audit(run: str | None, hosts: str, limit: int, as_json: bool, project: Path | None) -> int:
+    from deploy import auditing
+    from deploy.errors import ConfigError
+    from deploy.options import Options
+
+    if run is not None:
+        raise ConfigError("a run is recorded here, the audit lies on hosts", remedy="RUN or --hosts, not both")
+    output: Any = "json" if as_json else "auto"
+    return auditing.report(Options((), project, hosts, yes=False, output=output, verbosity=0), limit)
 
 
 def _refuse(run: str | None, *, as_json: bool, replay: bool, jsonl: bool, **_: Any) -> None:

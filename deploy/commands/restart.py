@@ -26,12 +26,12 @@ def restart(options: Options, ckpt: str | None) -> int:
       deploy restart --ckpt gpu1:/data/drafts/step-4000
       deploy restart profile=kimi-eagle3 speculative.num_steps=5
     """
-    from deploy import deploying, running, wish
+    from deploy import deploying, running, scrub, wish
     from deploy.session import Session
 
     words = tuple(word for word in options.words if not word.startswith("profile="))
     told = ("restart", *(("--ckpt", ckpt) if ckpt else ()), *words)
-    with Session(" ".join(told)) as session:
+    with Session(" ".join(scrub.words(told))) as session:
         running.ask(options, session, all_must_answer=True)
         found = running.the_one(options, session)
         wished = wish.load(found.name, options, words=found.words(), ckpt=ckpt, kept=found.ckpt())

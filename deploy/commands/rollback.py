@@ -21,7 +21,7 @@ def rollback(options: Options) -> int:
     from deploy import deploying, record, running
     from deploy.session import Session
 
-    with Session(" ".join(("rollback", *options.words))) as session:
+    with Session(options.command("rollback")) as session:
         running.only_profile(options)
         running.ask(options, session, all_must_answer=True)
         found = running.the_one(options, session)

@@ -22,7 +22,7 @@ def smoke(options: Options) -> int:
     from deploy.recipe import SMOKE
     from deploy.session import Session
 
-    with Session(" ".join(("smoke", *options.words))) as session:
+    with Session(options.command("smoke")) as session:
         silent = running.ask(options, session)
         plan = running.narrowed(options, running.the_one(options, session))
         code = deploying.walk(running.courses(plan, SMOKE, session), plan, options, session, record.new_id())

@@ -23,6 +23,6 @@ def up(options: Options) -> int:
     from deploy.session import Session
 
     wished = wish.load(None, options)
-    with Session(" ".join(("up", *options.words))) as session:
+    with Session(options.command("up")) as session:
         session.open(wished.hosts, locked=True)
         return deploying.bring_up(wished, options, session, fresh=False)

@@ -1,4 +1,4 @@
-"""Say what deployments a machine has and what runs of them live: state.py WORK.
+"""Say what deployments a machine has, what runs of them live, and what the lock says: state.py WORK LOCK.
 
 Prints JSON. Everything is derived: from the run folders, from /proc, from the exit code that launch.sh wrote.
 Runs on the host: Python >= 3.8, standard library only.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 import sys
+import time
 from typing import Any
 
 Answer = dict[str, Any]
@@ -107,7 +109,24 @@ def deployments(root: str) -> Answer:
     return found
 
 
-def main(work: str) -> None:
+def lock(path: str) -> Answer:
+    """What the lock's file says, by our clock, and whether somebody has it.
+
+    Who only looks must not lock: a client that takes it at that moment would be refused.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # never taken, or none that anybody could take
+        return {}
+    about = os.fstat(fd)
+    lines = os.pread(fd, 65536, 0).decode(errors="replace").split("\n") if stat.S_ISREG(about.st_mode) else []
+    os.close(fd)
+    locks = [line.split() for line in text("/proc/locks").splitlines()]
+    taken = any(words[1] == "FLOCK" and words[5].endswith(f":{about.st_ino}") for words in locks if len(words) > 5)
+    return {"lines": lines[1:3], "taken": taken, "now": time.time()}
+
+
+def main(work: str, lock_file: str) -> None:
     work = os.path.realpath(os.path.expanduser(work))  # as a launched server sees it
     root = os.path.join(work, machine())
     print(
@@ -120,6 +139,7 @@ def main(work: str) -> None:
                 "work": work,
                 "root": root,
                 "deployments": deployments(root),
+                "lock": lock(lock_file),
             }
         )
     )

@@ -93,6 +93,7 @@ def holder(lock: Path, token: str, prefix: list[str] | None = None) -> Iterator[
         "30",
         token,
         json.dumps({"user": "them"}),
+        json.dumps({"work": str(lock.parent / "work"), "what": "up", "past": ""}),
     ]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin
