@@ -82,9 +82,9 @@ class Remote:
         """Run a constant script of plain sh; what varies comes as "$1", "$2", ..."""
         return self.run("sh", "-c", script, "sh", *args, ok=ok, timeout=timeout)
 
-    def python(self, source: str, *args: str, timeout: float = 30.0) -> Any:
+    def python(self, source: str, *args: str, timeout: float = 30.0, stdin: bytes = b"") -> Any:
         """Run a program of `deploy/host`; the JSON that it prints. RemoteFailed where it prints none."""
-        return self._document(self.run(*self.interpreter, source, *args, timeout=timeout, limit=LONG))
+        return self._document(self.run(*self.interpreter, source, *args, timeout=timeout, stdin=stdin, limit=LONG))
 
     def change(self, script: str, *args: str, timeout: float = 30.0, stdin: bytes = b"") -> str:
         """Like `sh`, for scripts that change something: they act only while the lock is still ours."""
@@ -176,13 +176,13 @@ def _headers(body: Any, key: str) -> dict[str, str]:
     return {**content, "authorization": f"Bearer {key}"} if key else content
 
 
-def _jumps(where: Host) -> dict[str, Host]:
+def jumps(where: Host) -> Mapping[str, Host]:
     """The hosts on the way, by the names under which they are the jump of the next one."""
-    return {where.jump: where.via, **_jumps(where.via)} if where.jump and where.via else {}
+    return {where.jump: where.via, **jumps(where.via)} if where.jump and where.via else {}
 
 
 def reach(where: Host, emit: Emit, abort: threading.Event) -> Remote:
     """Connect to a host. Unreachable when that fails."""
-    remote = Remote(where, transport.connect(where, _jumps(where)), emit, abort)
+    remote = Remote(where, transport.connect(where, jumps(where)), emit, abort)
     remote.emit("host_connected")
     return remote

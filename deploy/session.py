@@ -69,13 +69,18 @@ class Session:
         return on_all(hosts, lambda host: act(self.remotes[host.name]))
 
     def _take(self, host: Host, *, locked: bool) -> None:
-        remote = reach(host, self._events.put, threading.Event())
-        self._stack.callback(remote.transport.close)
-        self.remotes[host.name] = remote
+        remote = self.reach(host)
         if locked:
             self._lock(host)
         else:
             self.machines[host.name] = state.read(remote)
+
+    def reach(self, host: Host) -> Remote:
+        """Connect to a host; it is in hand from then on."""
+        remote = reach(host, self._events.put, threading.Event())
+        self._stack.callback(remote.transport.close)
+        self.remotes[host.name] = remote
+        return remote
 
     def _lock(self, host: Host, past: str = "") -> None:
         remote = self.remotes[host.name]

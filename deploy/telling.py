@@ -88,17 +88,26 @@ def derive(remote: Remote, run: Run, node: Node | None) -> State:
 
 
 def table(rows: list[dict[str, Any]], columns: tuple[str, ...] = COLUMNS) -> None:
-    """The rows as columns; those that nobody fills are left out."""
+    """Print the rows as columns; those that nobody fills are left out."""
+    for line in lines(rows, columns):
+        click.echo(line)
+
+
+def lines(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> list[str]:
+    """The same as text."""
     shown = [column for column in columns if any(row.get(column) not in (None, "") for row in rows)]
-    cells = [[_cell(row.get(column)) for column in shown] for row in rows]
+    cells = [[cell(row.get(column)) for column in shown] for row in rows]
     widths = [
         max(len(text) for text in (name, *column)) for name, column in zip(shown, zip(*cells, strict=True), strict=True)
     ]
-    for line in (shown, *cells):
-        click.echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in (shown, *cells)
+    ]
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """One value as people read it."""
     if isinstance(value, float):
         return f"{value:.2f}"
     if isinstance(value, Mapping):  # what has words of its own

@@ -33,7 +33,7 @@ LAYERS = [
     "session wish",
     "deploying planning checking",
     "running telling completing shells holding",
-    "auditing",
+    "auditing trusting surveying",
     "commands",
     "cli __main__",
 ]
@@ -53,7 +53,7 @@ BORDERS = {
     "xllamacpp": ["host"],
     "yaml": ["config.documents", "commands.profile"],
     "tenacity": ["transport", "steps"],
-    "click": "cli commands shells completing deploying checking running telling auditing".split(),
+    "click": "cli commands shells completing deploying checking running telling auditing surveying".split(),
 }
 
 # What a module of a group may import of deploy, where its layer would allow more.

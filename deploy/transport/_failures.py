@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import shlex
 import socket
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import paramiko
@@ -13,7 +15,7 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from deploy.errors import Unreachable
 from deploy.transport import _auth
-from deploy.transport._hostkeys import UnknownHostKey, fingerprint, names
+from deploy.transport._hostkeys import Line, UnknownHostKey, changed, fingerprint, names
 from deploy.transport.openssh import Route
 
 FOREIGN = (paramiko.SSHException, OSError, EOFError)
@@ -74,17 +76,20 @@ def no_forwarding(name: str, error: Exception) -> Unreachable:
 def explain(name: str, failure: Failure) -> Unreachable:
     """Why a host could not be reached, from what was raised while connecting."""
     route = failure.route
-    what, evidence, remedy = _explain(route, failure.__cause__)
+    what, evidence, remedy = _explain(name, route, failure.__cause__)
     through = f" through {route.via.name}" if route.via else ""
     where = f"{route.user}@{route.hostname}:{route.port}{through}"
     return Unreachable(f"{name}: {where}: {what}", evidence=evidence, remedy=remedy)
 
 
-def _explain(route: Route, error: BaseException | None) -> tuple[str, str, str]:
+def _explain(name: str, route: Route, error: BaseException | None) -> tuple[str, str, str]:
     if isinstance(error, UnknownHostKey):
-        return _unknown(route, error)
+        return _unknown(name, error)
     if isinstance(error, paramiko.BadHostKeyException):
-        return _changed(route, error)
+        stale = changed(route, [error.key])
+        return (
+            _changed(route, error.key, stale) if stale else _unknown(name, UnknownHostKey(names(route)[0], error.key))
+        )
     if isinstance(error, AuthFailure):
         remedy = f"name the right key in the inventory or in ~/.ssh/config, and try: ssh {route.user}@{route.hostname}"
         return "none of our keys was accepted", _auth.tried(error), remedy
@@ -96,22 +101,25 @@ def _explain(route: Route, error: BaseException | None) -> tuple[str, str, str]:
     return BROKE, _words(error), "sshd may be busy (MaxStartups), or something else listens on this port"
 
 
-def _unknown(route: Route, error: UnknownHostKey) -> tuple[str, str, str]:
-    file = shlex.quote(str(route.known_hosts[0])) if route.known_hosts else "~/.ssh/known_hosts"
-    remedy = (
-        "compare it on the host itself (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then add it:\n"
-        f"echo '{error.line}' >> {file}"
-    )
-    return "its host key is not known", error.fingerprint, remedy
+def _unknown(name: str, error: UnknownHostKey) -> tuple[str, str, str]:
+    return "its host key is not known", error.fingerprint, f"deploy hosts trust {name}"
 
 
-def _changed(route: Route, error: paramiko.BadHostKeyException) -> tuple[str, str, str]:
-    evidence = f"it shows {fingerprint(error.key)}\nknown is {fingerprint(error.expected_key)}"
-    remedy = (
-        "somebody may be in between. If the host was set up anew, forget the old key: "
-        f"ssh-keygen -R '{names(route)[0]}' -f {shlex.quote(str(route.known_hosts[0]))}"
-    )
-    return "its host key has CHANGED", evidence, remedy
+def _changed(route: Route, shown: paramiko.PKey, stale: list[Line]) -> tuple[str, str, str]:
+    return "its host key has CHANGED", *contradicted(route, [shown], stale)
+
+
+def contradicted(route: Route, shown: Iterable[paramiko.PKey], stale: list[Line]) -> tuple[str, str]:
+    """Evidence and remedy for a host that shows other keys than those that known_hosts has."""
+    evidence = [f"it shows {fingerprint(key)}" for key in shown]
+    evidence += [f"known is {line}" for line in stale]
+    forget = (f"ssh-keygen -R '{names(route)[0]}' -f {shlex.quote(str(file))}" for file in _files(stale))
+    remedy = "somebody may be in between. If the host was set up anew, forget the old key: " + " && ".join(forget)
+    return "\n".join(evidence), remedy
+
+
+def _files(stale: list[Line]) -> list[Path]:
+    return list(dict.fromkeys(line.file for line in stale))
 
 
 def _words(error: BaseException | None) -> str:

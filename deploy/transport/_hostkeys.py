@@ -7,7 +7,8 @@ import binascii
 import fnmatch
 import hashlib
 import hmac
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import paramiko
@@ -20,7 +21,6 @@ class UnknownHostKey(paramiko.SSHException):
 
     def __init__(self, name: str, key: paramiko.PKey) -> None:
         super().__init__(f"unknown host key of {name}")
-        self.line = f"{name} {key.get_name()} {key.get_base64()}"
         self.fingerprint = fingerprint(key)
 
 
@@ -37,7 +37,7 @@ class Refuse(paramiko.MissingHostKeyPolicy):
 
 def fingerprint(key: paramiko.PKey) -> str:
     """As `ssh-keygen -l` prints it."""
-    return f"{key.get_name()} {_sha256(key.asbytes())}"
+    return f"{key.get_name()} {sha256(key.asbytes())}"
 
 
 def names(route: Route) -> list[str]:
@@ -49,27 +49,59 @@ def names(route: Route) -> list[str]:
     return [host] if route.port == 22 else [f"[{host}]:{route.port}", host]
 
 
+@dataclass(frozen=True)
+class Line:
+    """A line of a known_hosts file: the names that it is for, and the key as bytes."""
+
+    file: Path
+    number: int
+    marker: str
+    hosts: str
+    kind: str
+    blob: bytes
+
+    def __str__(self) -> str:
+        return f"{self.kind} {sha256(self.blob)}, {self.file} line {self.number}"
+
+
+def lines(route: Route, *names: str) -> list[Line]:
+    """All that known_hosts says of a host under these names."""
+    read = [line for file in route.known_hosts if file.is_file() for line in _lines(file)]
+    return [line for line in read if any(_matches(line.hosts, name) for name in names)]
+
+
 def known(route: Route) -> list[paramiko.PKey]:
     """The keys that are right for a host; those marked @revoked are not."""
-    lines = [line for file in route.known_hosts if file.is_file() for line in _lines(file)]
     for name in names(route):
-        matching = [(marker, blob) for marker, hosts, blob in lines if _matches(hosts, name)]
-        revoked = {blob for marker, blob in matching if marker == "@revoked"}
-        keys = [_key(blob) for marker, blob in matching if not marker and blob not in revoked]
+        matching = lines(route, name)
+        revoked = {line.blob for line in matching if line.marker == "@revoked"}
+        keys = [_key(line.blob) for line in matching if not line.marker and line.blob not in revoked]
         found = [key for key in keys if key]
         if found:
             return found
     return []
 
 
-def _lines(file: Path) -> Iterator[tuple[str, str, bytes]]:
-    for line in file.read_text(errors="replace").splitlines():
+def changed(route: Route, shown: Iterable[paramiko.PKey]) -> list[Line]:
+    """The lines that a host contradicts by the keys that it shows now: another one of their kind, or none of any kind.
+
+    What is known under its name without the port is another host's then, as for OpenSSH.
+    """
+    own = [line for line in lines(route, names(route)[0]) if not line.marker]
+    blobs = {key.get_name(): key.asbytes() for key in shown}
+    right = {line.kind for line in own if line.blob == blobs.get(line.kind)}
+    wrong = [line for line in own if line.kind in blobs and line.kind not in right]
+    return wrong or ([] if right else own)
+
+
+def _lines(file: Path) -> Iterator[Line]:
+    for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
         words = line.split()
         marker = words.pop(0) if words and words[0].startswith("@") else ""
         if len(words) < 3 or words[0].startswith("#"):
             continue
         try:
-            yield marker, words[0], base64.b64decode(words[2])
+            yield Line(file, number, marker, words[0], words[1], base64.b64decode(words[2]))
         except binascii.Error:
             continue  # as OpenSSH does with a line it can not read
 
@@ -95,5 +127,6 @@ def _key(blob: bytes) -> paramiko.PKey | None:
         return None  # of a kind that paramiko does not know, so it can not be shown to us either
 
 
-def _sha256(blob: bytes) -> str:
+def sha256(blob: bytes) -> str:
+    """A key's fingerprint."""
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")

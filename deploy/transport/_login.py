@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import paramiko
 import tenacity
@@ -16,6 +16,9 @@ from deploy.transport._auth import Keys
 from deploy.transport._hostkeys import Refuse, known, names
 from deploy.transport._socket import CONNECT, connect
 from deploy.transport.openssh import Route
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 PATIENCE = 30.0  # seconds for each step of logging in, and for a channel to open
 ALGORITHMS = {"ciphers": "ciphers", "macs": "digests", "kexalgorithms": "kex", "hostkeyalgorithms": "key_types"}
@@ -32,6 +35,11 @@ SIGNATURES = {"ssh-rsa": ["rsa-sha2-512", "rsa-sha2-256"]}
 
 def login(name: str, route: Route) -> Connection:
     """Connect, and try again when a busy host drops us. Unreachable."""
+    return patiently(name, route, _open, route)
+
+
+def patiently(name: str, route: Route, act: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+    """What raises Failure, tried again when a busy host drops us. Unreachable."""
     attempts = tenacity.Retrying(
         retry=tenacity.retry_if_exception(_failures.passing),
         stop=tenacity.stop_after_attempt(max(3, route.number("connectionattempts", 1))) | tenacity.stop_after_delay(25),
@@ -39,7 +47,7 @@ def login(name: str, route: Route) -> Connection:
         reraise=True,
     )
     try:
-        return attempts(_open, route)
+        return attempts(act, *args, **more)
     except _failures.Failure as failure:
         raise _failures.explain(name, failure) from failure.__cause__
 
@@ -99,7 +107,7 @@ def _settings(route: Route, keys: Keys) -> dict[str, Any]:
         "channel_timeout": PATIENCE,
         "compress": route.get("compression") == "yes",
         "disabled_algorithms": {"pubkeys": _unwanted(route)},
-        "transport_factory": partial(_transport, route),
+        "transport_factory": partial(negotiated, route),
     }
 
 
@@ -115,7 +123,7 @@ def _asked(route: Route) -> str:
     return route.hostname if route.port == 22 else f"[{route.hostname}]:{route.port}"
 
 
-def _transport(route: Route, sock: Any, disabled_algorithms: Any = None) -> paramiko.Transport:
+def negotiated(route: Route, sock: Any, disabled_algorithms: Any = None) -> paramiko.Transport:
     """A transport that offers what OpenSSH's configuration allows, and prefers the host keys that we know."""
     transport = paramiko.Transport(sock, disabled_algorithms=disabled_algorithms)
     offered = transport.get_security_options()

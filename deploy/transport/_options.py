@@ -27,6 +27,7 @@ FOLLOWED = {
     "userknownhostsfile": "says which host keys are right",
     "globalknownhostsfile": "says which host keys are right",
     "hostkeyalias": "the name looked up there",
+    "hashknownhosts": "for the names that `deploy hosts trust` adds there",
     "ciphers": "those that paramiko knows",
     "macs": "those that paramiko knows",
     "kexalgorithms": "those that paramiko knows",
@@ -45,8 +46,7 @@ HARMLESS = {
     # a host key is always checked, by our own and stricter rules
     "stricthostkeychecking": "an unknown host key is always refused",
     "checkhostip": "the key is checked under the host's name",
-    "hashknownhosts": "nothing is written to known_hosts",
-    "updatehostkeys": "nothing is written to known_hosts",
+    "updatehostkeys": "only `deploy hosts trust` writes to known_hosts",
     "verifyhostkeydns": "only known_hosts is believed",
     "nohostauthenticationforlocalhost": "localhost's key is checked too",
     "visualhostkey": "for people at a terminal",

@@ -68,8 +68,15 @@ class Route:
     @property
     def known_hosts(self) -> list[Path]:
         """The files that say which host keys are right, the user's first."""
-        both = [*self.options.get("userknownhostsfile", []), *self.options.get("globalknownhostsfile", [])]
-        return [self.path(name) for value in both for name in _names(value) if name != "none"]
+        return [*self.own_known_hosts, *self._files("globalknownhostsfile")]
+
+    @property
+    def own_known_hosts(self) -> list[Path]:
+        """The user's; keys are added to the first."""
+        return self._files("userknownhostsfile")
+
+    def _files(self, option: str) -> list[Path]:
+        return [self.path(name) for value in self.options.get(option, []) for name in _names(value) if name != "none"]
 
     def chosen(self, option: str) -> list[str] | None:
         """A list of algorithms, where it is another than OpenSSH's default."""
@@ -182,9 +189,14 @@ def _ask(arguments: list[str]) -> Options:
 
 
 def _names(value: str) -> Iterator[str]:
-    """The file names in a value; `ssh -G` prints those with spaces without quotes, so a file that is there wins."""
+    """The file names in a value; `ssh -G` prints those with spaces without quotes, so a file that is there wins;
+    of one that is not there, what begins like a path is the next one.
+    """
     words = value.split(" ")
     while words:
-        count = next((n for n in range(len(words), 1, -1) if Path(" ".join(words[:n])).expanduser().exists()), 1)
+        there = (n for n in range(len(words), 0, -1) if Path(" ".join(words[:n])).expanduser().exists())
+        count = next(there, None) or next(
+            (n for n in range(1, len(words)) if words[n].startswith(("/", "~", "%", "$"))), len(words)
+        )
         yield " ".join(words[:count])
         words = words[count:]

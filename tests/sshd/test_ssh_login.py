@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from deploy.errors import Unreachable
-from deploy.transport import connect
+from deploy.transport import connect, trust
 from tests.fleet import Keys, TestHost, loopback, run
 
 
@@ -78,13 +78,13 @@ def test_a_key_that_is_not_there_says_so(sshd, tmp_path):
 
 def test_an_unknown_host_key_is_refused_with_its_fingerprint_and_how_to_add_it(sshd, configure, tmp_path):
     known = tmp_path / "known hosts"
-    known.touch()
     configure(f'UserKnownHostsFile "{known}"', "StrictHostKeyChecking no")
     error = refusal(sshd)
     assert "host key is not known" in error.what and "ssh-ed25519 SHA256:" in error.evidence
-    command = error.remedy.splitlines()[-1]
-    assert command.startswith("echo ") and not known.read_text()
-    subprocess.run(["sh", "-c", command], check=True)
+    assert error.remedy == f"deploy hosts trust {sshd.name}" and not known.exists()
+    (stop,) = trust.way(sshd, {})
+    (shown,) = trust.look([stop])
+    assert isinstance(shown, trust.Shown) and trust.add(shown) == known
     connect(sshd).close()
 
 

@@ -226,7 +226,7 @@ def test_a_host_key_alias_is_looked_up_instead(via_config, sshd, keys, tmp_path)
     assert said(via_config("HostKeyAlias the-alias", mine), "echo", "in") == "in\n"
     with pytest.raises(Unreachable) as caught:
         connect(via_config("HostKeyAlias another", mine))
-    assert "another ssh-ed25519 " in caught.value.remedy
+    assert "not known" in caught.value.what
 
 
 def test_setenv_reaches_the_program_where_sshd_accepts_it(keys, tmp_path, monkeypatch):
