@@ -68,7 +68,7 @@ def parse(answer: Mapping[str, Any] | None) -> Hold | None:
     """From what a host says of its lock's file, which anybody may have written; None where nothing is held."""
     if not answer or not isinstance(answer.get("left"), int | float):
         return None
-    user, host, origin, reason = (str(answer.get(key))[:200] for key in ("user", "host", "from", "reason"))
+    user, host, origin, reason = (str(answer.get(key))[: when.WHY] for key in ("user", "host", "from", "reason"))
     return Hold(user, host, origin, reason, float(answer["left"]))
 
 

@@ -12,7 +12,7 @@ SECRET = frozenset(
 ENDINGS = ("token", "secret", "password", "passwd", "apikey")
 HIDDEN = "***"
 
-_NAMED = re.compile(r"""(?P<name>[\w.-]+)["']?\s*[:=]\s*|(?P<flag>--[\w-]+)\s+""")
+_NAMED = re.compile(r"""(?P<name>[\w.-]+)["']?\s*[:=]\s*|(?P<flag>--[\w-]+)["']?[,\s]\s*""")
 _VALUE = re.compile(r"""'[^']*'|"[^"]*"|[^\s,}\]]+""")
 _LOGIN = re.compile(r"(?<=://)[^/\s@]+:[^/\s@]+(?=@)")  # of a URL
 

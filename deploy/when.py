@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from deploy.errors import ConfigError
 
 LONGEST = 7 * 24 * 3600  # seconds; beyond that a hold is only forgotten
+WHY = 200  # characters of a reason; the lock's file must fit into one page, which is written at once or not at all
 EXAMPLES = "until 18:00, until tomorrow 9:00, until Monday 9:00, until 2026-11-30 18:00, for 90m, for 1h30m, for 2 days"
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 UNITS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hr": 3600, "hour": 3600}
@@ -33,6 +34,8 @@ def parse(text: str, now: datetime) -> tuple[str, float]:
     why = " ".join(found["why"].split()).rstrip(",;:")
     if not why:
         raise ConfigError(f"{text!r} does not say why", remedy='others will ask: "bench until 18:00"')
+    if len(why) > WHY:
+        raise ConfigError(f"{why[:40]!r}... is too long a reason", remedy=f"say it in {WHY} characters")
     if seconds <= 0:
         bare = re.fullmatch(r"[\d:]+", found["end"])
         remedy = f"did you mean until tomorrow {found['end']}?" if bare else f"say until when: {EXAMPLES}"

@@ -153,6 +153,8 @@ class Audit:
     def _write(self, fd: int) -> None:
         """One append; after a line that a full disk cut short, on a line of its own."""
         try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file")
             size = os.fstat(fd).st_size
             torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
             text = b"\n" * torn + self.waiting

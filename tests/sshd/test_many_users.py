@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,25 @@ def test_nobody_reads_the_other_s_run(two: Two, host: TestHost) -> None:
     cat = 'cd -- "$1" && for file in *; do runuser -u other -- cat "$1/$file" 2>&1 || true; done'
     told = host.inside("sh", "-c", cat, "sh", folder).splitlines()
     assert len(told) >= 6 and all("Permission denied" in line for line in told)
+
+
+def test_a_hold_of_one_is_told_to_the_other_who_may_end_it_and_is_noted(two: Two) -> None:
+    roots, others = two
+    others.environ["LOGNAME"] = "bob"  # who sits at this machine, too
+    assert roots.run("hold", "all", "bench for 2h").code == 0
+    began = time.monotonic()
+    done = others.run("hold", "all", "mine for 1h")
+    assert (done.code, "is held by root@" in done.err, "bench, until" in done.err) == (4, True, True), done.err
+    assert "(from 10." in done.err and time.monotonic() - began < 10
+    assert others.status()["hold"]["by"].startswith("root@")
+    assert others.run("release", "all").code == 2
+    assert others.run("release", "all", "--force").code == 0
+    assert others.run("hold", "all", "mine for 1h").code == 0
+    lines = others.run("history", "--hosts", "all", "--json").json
+    assert [line["event"] for line in lines] == ["began", "released", "ended", "began", "held", "ended"]
+    assert {(line["who"].split("@")[0], line["as"], line["from"].split(".")[0]) for line in lines} == {
+        ("bob", "other", "10")
+    }
+    assert (lines[1]["whose"].split("@")[0], lines[1]["reason"]) == ("root", "bench")
+    (line,) = [line for line in roots.run("history", "--hosts", "all").out.splitlines() if "deploy hold" in line]
+    assert "root@" in line and "bench" in line
