@@ -19,7 +19,6 @@ import json
 import os
 import pwd
 import select
-import socket
 import stat
 import sys
 import time
@@ -104,9 +103,9 @@ def why(error: OSError) -> str:
 def machine() -> str:
     try:
         with open("/etc/machine-id", encoding="utf-8") as file:
-            return file.read().strip() or socket.gethostname()
+            return file.read().strip() or os.uname().nodename
     except (OSError, UnicodeDecodeError):
-        return socket.gethostname()
+        return os.uname().nodename
 
 
 def login() -> str:
