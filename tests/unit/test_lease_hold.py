@@ -84,7 +84,7 @@ class Machine:
     def refused(self, user: str, *prefix: str) -> Any:
         """Whose hold stops a user, or None."""
         with self.client(user, *prefix) as client:
-            return client.answer.get("hold", {}).get("reason") if not client.answer["held"] else None
+            return None if client.answer["held"] else client.answer["hold"].get("reason", "for no reason")
 
     def audit(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.root / "audit.jsonl").read_text().splitlines()]
