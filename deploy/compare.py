@@ -81,7 +81,7 @@ def installed_engine(node: Node, remote: Remote) -> Interpreter | None:
     distribution = node.engine.DISTRIBUTION
     if distribution is None or node.profile.engine.binary:
         return None
-    return interpreter.read(remote, str(node.argv[0]), distribution)
+    return interpreter.read(remote, str(node.argv[0]), distribution, dict(node.env).get("PYTHONPATH", ""))
 
 
 def differences(running: Mapping[str, Any], wished: Mapping[str, Any]) -> Iterator[str]:

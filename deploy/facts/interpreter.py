@@ -27,6 +27,9 @@ def parse(answer: Mapping[str, Any]) -> Interpreter:
     return Interpreter(**answer)
 
 
-def read(remote: Asks, python: str, distribution: str) -> Interpreter:
-    """Asks `python` (a path, which may begin with ~, or a word for PATH) without importing the distribution."""
-    return parse(remote.python(host.source("interpreter"), python, distribution))
+def read(remote: Asks, python: str, distribution: str, pythonpath: str = "") -> Interpreter:
+    """Asks `python` (a path, which may begin with ~, or a word for PATH) without importing the distribution.
+
+    `pythonpath` is the server's own: what stands there is what it would find first.
+    """
+    return parse(remote.python(host.source("interpreter"), python, distribution, pythonpath))

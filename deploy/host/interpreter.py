@@ -1,4 +1,7 @@
-"""What Python and what version of a distribution an engine would run with, as JSON: `PYTHON DISTRIBUTION`."""
+"""What Python and what version of a distribution an engine would run with, as JSON.
+
+`PYTHON DISTRIBUTION PYTHONPATH`, the last "" where the server is given none.
+"""
 
 # Sent to hosts as a program: standard library only, Python 3.8 or newer.
 
@@ -31,7 +34,7 @@ print("\\n" + json.dumps(told))
 """
 
 
-def ask(python: str, distribution: str) -> dict[str, Any]:
+def ask(python: str, distribution: str, pythonpath: str) -> dict[str, Any]:
     wanted = Path(python).expanduser()
     path = shutil.which(str(wanted))
     if path is None:
@@ -44,6 +47,7 @@ def ask(python: str, distribution: str) -> dict[str, Any]:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=20,
+            env={**os.environ, "PYTHONPATH": pythonpath} if pythonpath else None,
         )
     except (OSError, subprocess.TimeoutExpired) as error:  # no such interpreter behind its #!, wrong machine, hangs
         return {"error": f"{path}: {error}"}
@@ -55,4 +59,4 @@ def ask(python: str, distribution: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(ask(sys.argv[1], sys.argv[2])))
+    print(json.dumps(ask(*sys.argv[1:])))

@@ -236,6 +236,14 @@ def test_the_current_folder_does_not_count_as_installed(tmp_path, monkeypatch):
     assert interpreter.read(Here(), sys.executable, "sglang").installed != "9.9"
 
 
+def test_what_stands_on_the_servers_own_path_counts_first(tmp_path):
+    info = tmp_path / "pytest-9.9+own.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pytest\nVersion: 9.9+own\n")
+
+    assert interpreter.read(Here(), sys.executable, "pytest", str(tmp_path)).installed == "9.9+own"
+
+
 def test_the_fake_server_plays_an_interpreter(monkeypatch):
     assert interpreter.read(Here(), FAKE, "sglang").installed == "0.5.23"
 
@@ -254,7 +262,7 @@ def test_a_folder_that_anybody_may_write_into_exposes_what_is_in_it(mode, expose
     assert here.exposed == missing.exposed == [str(tmp_path / "work")] * exposed
 
 
-PROGRAMS = [("processes", ()), ("sockets", ()), ("disks", ("/x",)), ("interpreter", ("python3", "pip"))]
+PROGRAMS = [("processes", ()), ("sockets", ()), ("disks", ("/x",)), ("interpreter", ("python3", "pip", ""))]
 
 
 @pytest.mark.parametrize(("name", "args"), PROGRAMS)
