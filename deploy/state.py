@@ -54,7 +54,8 @@ class Run:
     def ending(self) -> str:
         """In words, how a run that is not alive ended."""
         if self.left:
-            return f"has lost its launcher, but {self.left} of its processes live"
+            how = f"died with exit code {self.exit}" if self.exit else "has lost its launcher"
+            return f"{how}, but {self.left} of its processes live"
         if self.stopped:
             return f"stopped {self.stopped}"
         if not self.pid:

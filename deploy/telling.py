@@ -78,13 +78,18 @@ def derive(remote: Remote, run: Run, node: Node | None) -> State:
     """Stopped, dead, loading or serving: from the process, then from its answer."""
     if not run.alive and not run.left:
         return "stopped" if run.stopped or not run.pid else "dead"
-    if node is None:
-        return "loading"
+    if node is not None and _ready(remote, run, node):
+        return "serving"
+    # its server has ended, and left processes behind: vLLM's engine outlives an API server that was killed
+    return "dead" if run.exit and not run.alive else "loading"
+
+
+def _ready(remote: Remote, run: Run, node: Node) -> bool:
     try:
         reply = remote.http("GET", node.port, node.engine.READY_PATH, timeout=5.0, key=key(node, run, remote))
     except (ConnectionError, TimeoutError, DeployError):
-        return "loading"
-    return "serving" if reply.status == 200 else "loading"
+        return False
+    return reply.status == 200
 
 
 def table(rows: list[dict[str, Any]], columns: tuple[str, ...] = COLUMNS) -> None:

@@ -158,6 +158,21 @@ def test_a_server_that_lost_its_launcher_is_not_called_dead(serving: Project) ->
     assert (done.code, done.json["verdict"]["mode"]) == (0, "replace"), done.err
 
 
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+
+
+def test_a_server_that_was_killed_and_left_processes_is_dead_and_they_are_ended(project: Project) -> None:
+    project.fake(fake={"orphans": 1, "stragglers": 1})
+    assert project.run("up", "profile=fake").code == 0
+    row = project.status()
+    server = next(pid for pid in with_run(row["run"]) if parent_of(pid) == int(row["pid"]))
+    os.kill(server, signal.SIGKILL)
+    row = until(lambda: (row := project.status())["state"] == "dead" and row, what="the death to show")
+    assert "died with exit code 137, but 2 of its processes live" in row["why"]
+    assert (project.run("down").code, with_run(row["run"])) == (0, [])
+
+
 def test_a_deployment_on_this_machine_is_seen_though_no_inventory_names_it(tmp_path: Path) -> None:
     other = {"a": {"transport": "local", "work": str(tmp_path / "a"), "lock": str(tmp_path / "a.lock")}}
     project = Project(tmp_path / "project", other)
