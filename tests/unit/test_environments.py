@@ -55,7 +55,7 @@ def test_the_tools_own_interpreter_is_always_there():
 
 
 def test_the_names_are_the_folders():
-    assert environments.names() == ["sglang-cpu", "self"]
+    assert environments.names() == ["sglang-cpu", "vllm-cpu", "self"]
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
@@ -105,6 +105,16 @@ def test_what_was_cut_short_starts_over_and_two_at_once_are_one(toy, tmp_path):
 def test_other_requirements_are_another_environment(toy):
     before = _install.folder("toy-engine")
     (toy / "requirements.txt").write_text("# something else\n")
+    assert _install.folder("toy-engine") != before
+
+
+def test_another_shim_is_another_environment_whatever_its_files_are(toy):
+    before = _install.folder("toy-engine")
+    (toy / "shim" / "__pycache__").mkdir()
+    (toy / "shim" / "__pycache__" / "toy.pyc").write_text("compiled")
+    assert _install.folder("toy-engine") == before
+    (toy / "shim" / "toy-1.2.dist-info").mkdir()
+    (toy / "shim" / "toy-1.2.dist-info" / "METADATA").write_text("Name: toy")
     assert _install.folder("toy-engine") != before
 
 
