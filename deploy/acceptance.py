@@ -1,11 +1,11 @@
-"""Accept length, by one definition, from per-request counters."""
+"""Accept length, by one definition, from counters of each request or of all requests of a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from deploy.engines import Counters
+from deploy.engines import Counters, Totals
 
 DEAD = 1.08  # below this, chance explains what was accepted (a head of zeros: 1.06): not wired, rather than weak
 DEFINITION = "accept length = 1 + accepted drafts / verify steps; 1.00 means that nothing was accepted"
@@ -53,3 +53,34 @@ def over(requests: Iterable[Counters]) -> Acceptance | None:
         drafted += counters.drafted or 0
         accepted += counters.accepted
     return Acceptance(generated, steps, drafted, accepted) if steps else None
+
+
+def between(before: Totals | None, after: Totals | None) -> Totals | None:
+    """What a server counted between two looks at it; a counter that was not told both times is not told."""
+    if before is None or after is None:
+        return None
+    return Totals(
+        generated=after.generated - before.generated,
+        steps=_more(before.steps, after.steps),
+        drafted=_more(before.drafted, after.drafted),
+        accepted=_more(before.accepted, after.accepted),
+        requests=_more(before.requests, after.requests),
+    )
+
+
+def _more(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
+def strangers(counted: Totals, own: Sequence[Counters]) -> str:
+    """Why what a server counted is not that of our own requests alone; "" where it is.
+
+    A request of somebody else that has not ended shows by its tokens.
+    """
+    generated = sum(request.generated for request in own)
+    if (counted.requests, counted.generated) == (len(own), generated):
+        return ""
+    return (
+        f"others asked meanwhile: the server counted {counted.requests} requests and {counted.generated} tokens, "
+        f"of which {len(own)} and {generated} are ours"
+    )

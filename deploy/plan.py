@@ -115,6 +115,17 @@ class Node:
         said = words[words.index(flag) + 1 :][:1] if flag in words else []
         return int(said[0]) if said and said[0].isdecimal() else None
 
+    @property
+    def secret_variables(self) -> dict[str, str]:
+        """The secrets that reach the server by its environment, {variable: secret's name}."""
+        named = {"env": None, **self.engine.SECRETS}
+        return {named[flag] or name: name for name, flag in self.profile.secrets.items() if flag in named}
+
+    @property
+    def secret_flags(self) -> dict[str, str]:
+        """The other ones, {flag: secret's name}."""
+        return _secret_flags(self.profile, self.engine)
+
     @cached_property
     def launch_script(self) -> str:
         title = f"{self.deployment} on {self.host.name}, rank {self.rank} of {self.profile.nodes}"
@@ -215,6 +226,10 @@ def _word(written: str | Mapping[str, str]) -> Word:
     return RunPath(written["run"]) if "run" in written else HomePath(written["home"])
 
 
+def _secret_flags(profile: Profile, engine: engines.Engine) -> dict[str, str]:
+    return {flag: name for name, flag in profile.secrets.items() if flag not in {"env", *engine.SECRETS}}
+
+
 def _node(group: list[Host], rank: int, profile: Profile, draft: Draft | None, installed: Installed | None) -> Node:
     engine = engines.load(profile.engine.name)
     command = engine.command(
@@ -227,7 +242,6 @@ def _node(group: list[Host], rank: int, profile: Profile, draft: Draft | None, i
             address=group[rank].address,
         )
     )
-    flags = {flag: name for name, flag in profile.secrets.items() if flag != "env"}
     env = {
         **(installed.env if installed else {}),
         **command.env,
@@ -238,7 +252,7 @@ def _node(group: list[Host], rank: int, profile: Profile, draft: Draft | None, i
         host=group[rank],
         profile=profile,
         rank=rank,
-        argv=(*command.argv, *engine.secret_argv(flags)),
+        argv=(*command.argv, *engine.secret_argv(_secret_flags(profile, engine))),
         env=tuple(sorted(env.items())),
         files=tuple(sorted(command.files.items())),
         draft=draft,

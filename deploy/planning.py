@@ -54,7 +54,7 @@ def _node(node: Node, session: Session, failed: dict[str, Any]) -> dict[str, Any
 
 
 def _masked(node: Node) -> str:
-    return "".join(f"{name}=***\n" for name, how in node.profile.secrets.items() if how == "env")
+    return "".join(f"{variable}=***\n" for variable in node.secret_variables)
 
 
 def _now(node: Node, session: Session, failed: dict[str, Any]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class Engine(Part):
     """The server program, and where it is found on the hosts."""
 
     shorthand: ClassVar[str | None] = "name"
-    name: Word = Field(description="Which server: sglang, llamacpp or command.")
+    name: Word = Field(description="Which server: sglang, vllm, llamacpp or command.")
     version: Version | None = Field(default=None, description="The version wanted, as in ==0.5.23 or >=0.5.20,<0.6.")
     python: Word = Field(
         default="python3", description="The interpreter on the hosts in which the engine is installed."
@@ -51,7 +51,7 @@ class Engine(Part):
     )
     environment: Word | None = Field(
         default=None,
-        description="An environment that `deploy engine install` makes (sglang-cpu), or self: the tool's own.",
+        description="An environment that `deploy engine install` makes (sglang-cpu, vllm-cpu); self: the tool's own.",
     )
 
 

@@ -8,6 +8,9 @@ r"""The fake server with wild answers: the environment's ODD says, by path, what
 {"meta": {"spec_verify_ct": true}}    these values in the counters of SGLang
 {"timings": {"predicted_n": 5}}       these counters of llama.cpp; its ready line is printed as well
 {"log": "\u001b[2J"}                  this line in its log, before it is ready
+{"vllm": {"kept": 1}}                 vLLM's ready line and /metrics, with so many drafts kept in each step of 2 tokens;
+                                      "strangers": requests of others for each of ours, "unfinished": tokens of theirs,
+                                      "late": seconds until a request is counted
 
 A chat whose question is a JSON object is answered as that says, whatever ODD is:
 {"status": 500, "type": "text/html", "body": ["<html>"], "then": "hang"}    pieces of a body, "times" over, and then
@@ -23,6 +26,7 @@ import os
 import socket
 import struct
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -31,15 +35,29 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import fake_server  # type: ignore[import-not-found]
 
 ODD = json.loads(os.environ.get("ODD") or "{}")
+COUNTED = {"requests": 0, "tokens": 0, "steps": 0, "kept": 0}
+
+
+def count(tokens):
+    odd = ODD["vllm"]
+    asked = 1 + odd.get("strangers", 0)
+    more = {"requests": asked, "tokens": asked * tokens + odd.get("unfinished", 0), "steps": asked * tokens // 2}
+    for name, value in {**more, "kept": more["steps"] * odd["kept"]}.items():
+        COUNTED[name] += value
+
+
+def metrics():
+    names = ["request_success", "generation_tokens", "spec_decode_num_drafts", "spec_decode_num_accepted_tokens"]
+    pairs = zip(names, COUNTED.values(), strict=True)
+    return "".join(f'vllm:{name}_total{{engine="0",model_name="tiny"}} {value}.0\n' for name, value in pairs)
 
 
 class Server(fake_server.Server):
     """With an odd log."""
 
     def _summary(self):
-        odd = [ODD["log"]] if "log" in ODD else []
-        odd += ["listening on http://"] if "timings" in ODD else []
-        return [*super()._summary(), *((self.log.say, line) for line in odd)]
+        lines = {"log": ODD.get("log"), "timings": "listening on http://", "vllm": "Application startup complete."}
+        return [*super()._summary(), *((self.log.say, line) for name, line in lines.items() if name in ODD)]
 
 
 class Handler(fake_server.Handler):
@@ -48,6 +66,8 @@ class Handler(fake_server.Handler):
     def _refused(self, path):
         odd = ODD.get(path, {})
         time.sleep(odd.get("seconds", 0))
+        if path == "/metrics" and "vllm" in ODD:
+            odd = {"body": metrics()}
         if "body" in odd:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             self._answer(200, odd["body"] * odd.get("times", 1))
@@ -85,6 +105,8 @@ class Handler(fake_server.Handler):
     def _completion(self, *words):
         answer = super()._completion(*words)
         answer["choices"][0].get("meta_info", {}).update(ODD.get("meta", {}))
+        if "vllm" in ODD:
+            threading.Timer(ODD["vllm"].get("late", 0), count, [answer["usage"]["completion_tokens"]]).start()
         return {**answer, **({"timings": ODD["timings"]} if "timings" in ODD else {})}
 
     def _answer(self, code, content=""):
@@ -95,4 +117,4 @@ class Handler(fake_server.Handler):
 
 if __name__ == "__main__":
     fake_server.Server, fake_server.Handler = Server, Handler
-    fake_server.main(sys.argv[1:])
+    fake_server.main(["--model-path" if word == "serve" else word for word in sys.argv[1:]])

@@ -35,7 +35,7 @@ class Serving:
 
 
 @dataclass(frozen=True)
-class _Case:
+class Case:
     draft: DraftFacts
     target: Mapping[str, Any]
     serving: Serving
@@ -72,16 +72,16 @@ def findings(draft: DraftFacts, target: Mapping[str, Any] | None, serving: Servi
         return []
     target = target or {}
     text = eagle3.mapping(target, "text_config") or target  # a target that sees as well: its text model's
-    case = _Case(draft, text, serving)
+    case = Case(draft, text, serving)
     if draft.broken:
-        return [_fail("the draft's files are broken", "\n".join(draft.broken), "copy or save the draft again")]
+        return [fail("the draft's files are broken", "\n".join(draft.broken), "copy or save the draft again")]
     architectures = draft.config.get("architectures")
     architecture = str(architectures[0] if isinstance(architectures, list) and architectures else architectures)
     if "speculators_model_type" in draft.config:
-        return [_fail("is a raw Speculators folder, which SGLang does not know", architecture, "convert it first")]
+        return [fail("is a raw Speculators folder, which SGLang does not know", architecture, "convert it first")]
     if "eagle3" not in architecture.lower():
-        return [_warn(f"no rules for a draft of class {architecture}: nothing was checked")]
-    rules: list[Callable[[_Case], Iterator[Finding]]] = [_algorithm, _config, _fit, _aux_layers, _vocabulary_map]
+        return [warn(f"no rules for a draft of class {architecture}: nothing was checked")]
+    rules: list[Callable[[Case], Iterator[Finding]]] = [_algorithm, _config, fit, _aux_layers, vocabulary_map]
     if architecture == "LlamaForCausalLMEagle3" and not draft.config.get("quantization_config"):
         rules += [_dropped, _missing, _shapes]
     else:
@@ -92,39 +92,39 @@ def findings(draft: DraftFacts, target: Mapping[str, Any] | None, serving: Servi
     ]
 
 
-def _fail(what: str, evidence: str, remedy: str) -> Finding:
+def fail(what: str, evidence: str, remedy: str) -> Finding:
     return Finding(CHECK, "FAIL", what, evidence, remedy)
 
 
-def _warn(what: str) -> Finding:
+def warn(what: str) -> Finding:
     return Finding(CHECK, "WARN", what, remedy="look at the measured accept length")
 
 
-def _unruled(case: _Case) -> Iterator[Finding]:
+def _unruled(case: Case) -> Iterator[Finding]:
     """What remains to be said of another class, or of tensors that are packed."""
-    yield _warn(f"no rules for the tensors of {case.draft.config['architectures'][0]}, or they are quantized")
+    yield warn(f"no rules for the tensors of {case.draft.config['architectures'][0]}, or they are quantized")
 
 
-def _algorithm(case: _Case) -> Iterator[Finding]:
+def _algorithm(case: Case) -> Iterator[Finding]:
     """EAGLE turns the capture of aux layers off, so `fc` is skipped (models/llama_eagle3.py LlamaModel.forward)."""
     algorithm = (case.serving.algorithm or "").upper()
     if algorithm in {"EAGLE", "NEXTN"}:
         what = f"algorithm {algorithm} with an EAGLE-3 draft: the draft gets one layer's states, not the fused ones"
-        yield _fail(what, f"architectures: {case.draft.config['architectures']}", "speculative.algorithm=EAGLE3")
+        yield fail(what, f"architectures: {case.draft.config['architectures']}", "speculative.algorithm=EAGLE3")
 
 
-def _config(case: _Case) -> Iterator[Finding]:
+def _config(case: Case) -> Iterator[Finding]:
     """Keys that are read without a default, and the one that no version reads (models/llama_eagle3.py __init__)."""
     config = case.draft.config
     if config.get("norm_before_residual"):
         what = "the draft was trained with norm_before_residual, which SGLang does not implement"
-        yield _fail(what, "config.json: norm_before_residual: true", "train with norm_before_residual: false")
+        yield fail(what, "config.json: norm_before_residual: true", "train with norm_before_residual: false")
     if "target_hidden_size" in config and config["target_hidden_size"] is None:
         what = "target_hidden_size is null: the server multiplies it by the number of aux layers and dies"
-        yield _fail(what, "config.json: target_hidden_size: null", "remove the key")
+        yield fail(what, "config.json: target_hidden_size: null", "remove the key")
     if "draft_vocab_size" not in config:
         what = "config.json has no draft_vocab_size: the server reads it and dies"
-        yield _fail(
+        yield fail(
             what, f"keys: {', '.join(sorted(config))}", "add it: lm_head's rows, or null to use the target's head"
         )
     layers = eagle3.layers(config)
@@ -133,7 +133,7 @@ def _config(case: _Case) -> Iterator[Finding]:
         yield from case.judge(several.__getitem__, "takes drafts of one layer only", "upgrade to 0.5.12")
 
 
-def _fit(case: _Case) -> Iterator[Finding]:
+def fit(case: Case) -> Iterator[Finding]:
     """Width and vocabulary are the target's: it feeds its states in, and takes its own token ids out."""
     if not case.target:
         remedy = "name a target whose config.json can be read"
@@ -146,19 +146,19 @@ def _fit(case: _Case) -> Iterator[Finding]:
         theirs = eagle3.number(case.target, key)
         if None not in (ours, theirs) and ours != theirs:
             what = f"the draft was made for a target of {key} {ours}, this one has {theirs}"
-            yield _fail(what, f"draft {ours}, target {theirs}", "take the draft that was trained for this target")
+            yield fail(what, f"draft {ours}, target {theirs}", "take the draft that was trained for this target")
 
 
-def _aux_layers(case: _Case) -> Iterator[Finding]:
+def _aux_layers(case: Case) -> Iterator[Finding]:
     """Captured is the input of layer id + 1 (models/llama.py set_eagle3_layers_to_capture), so -1 means embeddings."""
     ids, layers = eagle3.aux_ids(case.draft.config), eagle3.number(case.target, "num_hidden_layers")
     wrong = [number for number in ids if type(number) is not int or not -1 <= number < (layers or number + 1)]
     if wrong:
         what = f"aux layers {wrong} do not exist in the target, which has {layers}"
-        yield _fail(what, f"eagle_aux_hidden_state_layer_ids: {ids}", "write the ids that the draft was trained with")
+        yield fail(what, f"eagle_aux_hidden_state_layer_ids: {ids}", "write the ids that the draft was trained with")
 
 
-def _dropped(case: _Case) -> Iterator[Finding]:
+def _dropped(case: Case) -> Iterator[Finding]:
     """A name that is no parameter, as it is or after `model.`, is passed over in silence."""
     config = case.draft.config
     names = [name for name in case.draft.tensors if not HARMLESS.search(name)]
@@ -174,59 +174,60 @@ def _dropped(case: _Case) -> Iterator[Finding]:
     yield from case.judge(dropped, "drops tensors of the draft without a word: what they are for stays random", remedy)
 
 
-def _missing(case: _Case) -> Iterator[Finding]:
+def _missing(case: Case) -> Iterator[Finding]:
     """A parameter that no tensor fills keeps its random start; nothing reports it."""
     config = case.draft.config
     there = {eagle3.place(eagle3.portable(name), "new", config) for name in case.draft.tensors}
 
     def missing(generation: Generation) -> list[str]:
-        needed = eagle3.parameters(generation, config) - {"embed_tokens.weight"}  # the target's are used
         # only the first layer takes embeddings in
-        needed = {name for name in needed if not re.fullmatch(r"layers\.\d+\.input_layernorm\.weight", name)}
+        inner = re.compile(r"layers\.\d+\.input_layernorm\.weight")
+        needed = {name for name in eagle3.unfilled(generation, config, there) if not inner.fullmatch(name)}
         if config.get("tie_word_embeddings") or config.get("draft_vocab_size", 0) is None:
             needed.discard("lm_head.weight")  # the target's head is used
-        for whole, parts in eagle3.FUSED.items():
-            filled = {name for name in needed if name.endswith(whole)} & there
-            needed -= {name.replace(whole, part) for name in filled for part in parts}
-            needed = {name for name in needed if not name.endswith(whole)}
-        return [f"{name} <- nothing" for name in sorted(needed - there)]
+        return [f"{name} <- nothing" for name in sorted(needed)]
 
     yield from case.judge(
         missing, "finds no tensor for parameters: they stay random", "save the draft with all of them"
     )
 
 
-def _shapes(case: _Case) -> Iterator[Finding]:
+def _shapes(case: Case) -> Iterator[Finding]:
     """A shape that differs stops the server: "Attempted to load weight" (model_loader/weight_utils.py)."""
 
     def differing(generation: Generation) -> list[str]:
-        wanted = eagle3.shapes(generation, case.draft.config)
         placed = {name: eagle3.place(name, generation, case.draft.config) for name in case.draft.tensors}
-        pairs = [(name, case.draft.tensors[name].shape, wanted.get(place or "")) for name, place in placed.items()]
-        return [
-            f"{name}: {list(ours)}, the server builds {list(theirs)}"
-            for name, ours, theirs in pairs
-            if theirs and ours != theirs
-        ]
+        return misshapen(case.draft, placed, generation)
 
     what = "builds other shapes from config.json than the draft's tensors have, and will not start"
     yield from case.judge(differing, what, "mend hidden_size, target_hidden_size, draft_vocab_size or the aux layers")
 
 
-def _vocabulary_map(case: _Case) -> Iterator[Finding]:
+def misshapen(draft: DraftFacts, placed: Mapping[str, str | None], generation: Generation) -> list[str]:
+    """What differs between the draft's tensors and the parameters where they are `placed`, a line each."""
+    wanted = eagle3.shapes(generation, draft.config)
+    pairs = [(name, draft.tensors[name].shape, wanted.get(place or "")) for name, place in placed.items()]
+    return [
+        f"{name}: {list(ours)}, the server builds {list(theirs)}"
+        for name, ours, theirs in pairs
+        if theirs and ours != theirs
+    ]
+
+
+def vocabulary_map(case: Case) -> Iterator[Finding]:
     """The server takes d2t as offsets: target id = draft id + d2t[draft id] (models/llama_eagle3.py load_weights)."""
     rows, vocabulary = case.number("draft_vocab_size"), case.number("vocab_size")
     tensor = next((tensor for name, tensor in case.draft.tensors.items() if "d2t" in name), None)
     if tensor is None:
         if rows is not None and vocabulary is not None and rows < vocabulary:
             what = "d2t is missing: the draft's token ids would be taken for the target's"
-            yield _fail(what, f"draft_vocab_size {rows}, vocab_size {vocabulary}", "save the draft with its d2t")
+            yield fail(what, f"draft_vocab_size {rows}, vocab_size {vocabulary}", "save the draft with its d2t")
         return
     if tensor.dtype not in INTEGERS:
-        yield _fail("d2t does not hold integers", f"dtype {tensor.dtype}", "save it as I64")
+        yield fail("d2t does not hold integers", f"dtype {tensor.dtype}", "save it as I64")
     elif tensor.shape != (rows or vocabulary,):
         what = f"d2t maps {list(tensor.shape)} draft tokens, the draft has {rows or vocabulary}"
-        yield _fail(what, f"draft_vocab_size {rows}", "take d2t and lm_head from the same training")
+        yield fail(what, f"draft_vocab_size {rows}", "take d2t and lm_head from the same training")
     elif case.draft.d2t is None:
         what = f"cannot tell whether d2t holds offsets: it is larger than {SMALL} bytes"
         yield Finding(CHECK, "UNKNOWN", what, f"shape {list(tensor.shape)}", "a map of tokens is that of another model")
@@ -238,9 +239,7 @@ def _offsets(d2t: Sequence[int], t2d: frozenset[int] | None, vocabulary: int | N
     evidence = f"d2t: {list(d2t[:6])} ... {list(d2t[-2:])}" + ("" if t2d is None else f"; t2d: {sorted(t2d)[:6]} ...")
     kind = eagle3.map_kind(d2t, t2d, vocabulary)
     if kind == "absolute":
-        yield _fail(
-            "d2t holds target ids, the server wants offsets (target id - draft id)", evidence, "subtract arange"
-        )
+        yield fail("d2t holds target ids, the server wants offsets (target id - draft id)", evidence, "subtract arange")
     elif kind == "neither":
         remedy = "look at how d2t was made: d2t[i] + i must be the target's id of draft token i"
         yield Finding(CHECK, "UNKNOWN", "cannot tell whether d2t holds offsets", evidence, remedy)

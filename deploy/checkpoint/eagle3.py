@@ -7,7 +7,7 @@ spellings). Parameters are named in the portable spelling, which every version k
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 PROJECTIONS = [f"self_attn.{name}_proj.weight" for name in "qkvo"] + [
@@ -46,6 +46,16 @@ def parameters(generation: Generation, config: Mapping[str, Any]) -> set[str]:
     if mapping(config, "eagle_config").get("norm_before_fc", config.get("norm_before_fc")):
         names.add("input_norm.weight")  # since 0.5.18
     return names
+
+
+def unfilled(generation: Generation, config: Mapping[str, Any], there: Collection[str | None]) -> set[str]:
+    """Parameters for which no tensor is `there`, under portable names; the embeddings are the target's."""
+    needed = parameters(generation, config) - {"embed_tokens.weight"}
+    for whole, parts in FUSED.items():
+        filled = {name for name in needed if name.endswith(whole) and name in there}
+        needed -= {name.replace(whole, part) for name in filled for part in parts}
+        needed = {name for name in needed if not name.endswith(whole)}
+    return {name for name in needed if name not in there}
 
 
 def shapes(generation: Generation, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from deploy.checkpoint import draft
+from deploy.checkpoint import draft, draft_vllm
 from deploy.findings import Finding
 from deploy.plan import Node
 from deploy.remote import Remote
@@ -25,10 +25,11 @@ def check(node: Node, remote: Remote) -> Iterator[Finding]:
         remote.place.engine.installed if remote.place.engine else None,
         speculative.algorithm if speculative else None,
     )
-    found = list(draft.findings(draft.load_facts(Path(node.draft.path)), remote.place.model.get("config"), serving))
+    rules = draft_vllm if serving.engine == "vllm" else draft
+    found = list(rules.findings(draft.load_facts(Path(node.draft.path)), remote.place.model.get("config"), serving))
     if node.profile.hooks.prepare:
         # what is served is what the hooks make of it
         found = [replace(f, verdict="WARN") if f.verdict == "FAIL" else f for f in found]
-    if not found and node.profile.engine.name == "sglang":  # the only loader whose rules are known so far
+    if not found and node.profile.engine.name == "sglang":  # where nothing was looked at, nothing is said
         found = [Finding("ckpt", "PASS", "the draft's headers and config fit")]
     yield from found

@@ -20,13 +20,26 @@ OWN_FLAGS = {
         "speculative-draft-model": "draft.path",
         "nnodes": "nodes",
     },
+    "vllm": {
+        "port": "port",
+        "model": "model.path",
+        "served-model-name": "model.name",
+        "speculative-config": "speculative",  # its parts may be said: speculative-config.NAME
+        "speculative-config.model": "draft.path",
+        "spec-model": "draft.path",
+        "nnodes": "nodes",
+    },
     "llamacpp": {"port": "port", "model": "model.path", "alias": "model.name", "model-draft": "draft.path"},
 }
+
+# variables that do what the secret flag `api-key` does, unknown to the tool, which must send the key as well
+KEY_VARIABLES = {"vllm": "VLLM_API_KEY", "llamacpp": "LLAMA_API_KEY"}
 
 
 def contradictions(profile: Profile) -> Iterator[tuple[str, str]]:
     """Each (dotted path, what is wrong) that no single field shows."""
     yield from _speculation(profile)
+    yield from _chain(profile)
     yield from _spread(profile)
     yield from _said_twice(profile)
     yield from _own_flags(profile)
@@ -50,10 +63,31 @@ def _speculation(profile: Profile) -> Iterator[tuple[str, str]]:
         )
 
 
+def _chain(profile: Profile) -> Iterator[tuple[str, str]]:
+    if profile.engine.name == "vllm" and profile.speculative and profile.speculative.eagle_topk > 1:
+        yield "speculative.eagle_topk", f"is {profile.speculative.eagle_topk}, but vLLM drafts a chain: 1"
+
+
 def _spread(profile: Profile) -> Iterator[tuple[str, str]]:
+    if profile.engine.name == "sglang":
+        yield from _spread_of_sglang(profile)
+    if profile.engine.name == "vllm":
+        yield from _spread_of_vllm(profile)
+
+
+def _spread_of_vllm(profile: Profile) -> Iterator[tuple[str, str]]:
+    """Each copy (dp) has GPUs of its own; experts, where they are shared out, are over the GPUs of all copies."""
     parallel = profile.parallel
-    if profile.engine.name != "sglang":
-        return
+    if parallel.ep not in (1, parallel.tp * parallel.dp):
+        yield "parallel.ep", f"is {parallel.ep}; vLLM shares experts among tp x dp = {parallel.tp * parallel.dp} GPUs"
+    wanted, there = parallel.tp * parallel.pp * parallel.dp, (profile.gpus or 0) * profile.nodes
+    if there and wanted != there:
+        sizes = f"tp {parallel.tp} x pp {parallel.pp} x dp {parallel.dp} = {wanted} GPUs"
+        yield "parallel", f"{sizes}, but {profile.nodes} x {profile.gpus} are taken"
+
+
+def _spread_of_sglang(profile: Profile) -> Iterator[tuple[str, str]]:
+    parallel = profile.parallel
     if parallel.tp % parallel.ep:
         yield "parallel.ep", f"is {parallel.ep}, which does not divide tp {parallel.tp}"
     if not profile.gpus:
@@ -82,6 +116,10 @@ def _own_flags(profile: Profile) -> Iterator[tuple[str, str]]:
     for name in profile.args:
         if name.replace("_", "-") == "api-key":
             yield f"args.{name}", "would stand in the command line for all to see: secrets: {NAME: api-key}"
+    variable = KEY_VARIABLES.get(profile.engine.name, "")
+    for part, given in (("env", variable in profile.env), ("secrets", profile.secrets.get(variable) == "env")):
+        if given:
+            yield f"{part}.{variable}", "is a key that the tool would not ask with: secrets: {NAME: api-key}"
     own = OWN_FLAGS.get(profile.engine.name, {})
     for name in profile.args:
         key = own.get(name.replace("_", "-"))

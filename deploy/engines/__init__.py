@@ -55,6 +55,13 @@ class Counters:
     accepted: int | None
 
 
+@dataclass(frozen=True)
+class Totals(Counters):
+    """The same of all requests since the server's start, and how many of them have ended (None: not told)."""
+
+    requests: int | None = None
+
+
 class Engine(Protocol):
     """What the tool has to know about a server."""
 
@@ -72,6 +79,8 @@ class Engine(Protocol):
     """The flag that says how many tokens are drafted for each verify step."""
     STREAM: Mapping[str, Any]
     """What a streamed chat asks for beside the standard's usage, so that its last chunks carry `counters`."""
+    SECRETS: Mapping[str, str]
+    """Secret flags that the server takes from its environment, {flag: variable}; others go by `secret_file`."""
 
     def command(self, request: Request) -> Command:
         """The command line for a node."""
@@ -97,8 +106,8 @@ class Engine(Protocol):
     def counters(self, answer: Mapping[str, Any]) -> Counters | None:
         """The counters of an answer to `measured`, or of a streamed one; None where it has none."""
 
-    def totals(self, metrics: str) -> Counters | None:
-        """The same counters since the server's start, from its /metrics; for a cross-check."""
+    def totals(self, metrics: str) -> Totals | None:
+        """From its /metrics: a cross-check, and where answers carry no acceptance, what is measured by."""
 
 
 def load(name: str) -> Engine:

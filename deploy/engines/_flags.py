@@ -11,12 +11,14 @@ from deploy.words import HomePath, RunPath, Word
 def words(aliases: Mapping[str, str], *layers: Mapping[str, Any]) -> tuple[Word, ...]:
     """`--flag value` words of the layers; a later layer wins, under whichever of its `aliases` it names a flag.
 
-    True is a bare flag; False, None and an empty list leave it out. A flag is written by its full name.
+    True is a bare flag; False, None and an empty list leave it out. A flag is written by its full name; what stands
+    behind a dot in it is a key of its own (vLLM's), and stays as it is.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.items():
-            plain = name.lstrip("-").replace("_", "-")
+            flag, dot, key = name.lstrip("-").partition(".")
+            plain = f"{flag.replace('_', '-')}{dot}{key}"
             merged[aliases.get(plain, plain)] = value
     return tuple(word for name, value in merged.items() for word in _flag(name, value))
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from deploy.engines import Command, Counters, Question, Request, _chat, _flags
+from deploy.engines import Command, Counters, Question, Request, Totals, _chat, _flags
 from deploy.engines._counts import count, part
 from deploy.engines._log import Explanation, Progress, first_cause, first_traceback, lines
 from deploy.errors import ConfigError
@@ -20,6 +20,7 @@ READY_PATH = "/v1/models"
 METRICS = None
 STEPS = None
 STREAM: Mapping[str, Any] = MappingProxyType({})
+SECRETS: Mapping[str, str] = {}
 
 
 def command(request: Request) -> Command:
@@ -101,6 +102,6 @@ def counters(answer: Mapping[str, Any]) -> Counters | None:
     return None if generated is None else Counters(generated, steps=None, drafted=None, accepted=None)
 
 
-def totals(metrics: str) -> Counters | None:  # noqa: ARG001
+def totals(metrics: str) -> Totals | None:  # noqa: ARG001
     """None known."""
     return None

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from deploy import host
-from deploy.engines import Command, Counters, Question, Request, _chat
+from deploy.engines import Command, Counters, Question, Request, Totals, _chat
 from deploy.engines._counts import count, part
 from deploy.engines._flags import spelled, words
 from deploy.engines._llamacpp_log import explain, progress
@@ -22,6 +22,7 @@ READY_PATH = "/health"
 METRICS = "/metrics"
 STEPS = "draft-max"
 STREAM: Mapping[str, Any] = MappingProxyType({})  # the last chunk has `timings` in any case
+SECRETS: Mapping[str, str] = {}
 
 SPECULATION = {"EAGLE3": "draft-eagle3", "STANDALONE": "draft-simple"}
 
@@ -113,7 +114,7 @@ def counters(answer: Mapping[str, Any]) -> Counters | None:
     return Counters(generated, steps=steps, drafted=drafted, accepted=accepted)
 
 
-def totals(metrics: str) -> Counters | None:
+def totals(metrics: str) -> Totals | None:
     """From llama.cpp's Prometheus counters."""
     found = {
         name: int(float(value))
@@ -125,7 +126,7 @@ def totals(metrics: str) -> Counters | None:
     }
     if "accepted_tokens" not in found:
         return None
-    return Counters(
+    return Totals(
         generated=found.get("tokens_predicted", 0),
         steps=found.get("drafts"),
         drafted=found.get("draft_tokens"),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from deploy.engines import Command, Counters, Question, Request, _chat
+from deploy.engines import Command, Counters, Question, Request, Totals, _chat
 from deploy.engines._counts import count, part
 from deploy.engines._flags import spelled, words
 from deploy.engines._sglang_log import explain, progress
@@ -22,6 +22,7 @@ READY_PATH = "/health_generate"  # generates a token, which /health may be told 
 METRICS = None
 STEPS = "speculative-num-steps"
 STREAM: Mapping[str, Any] = MappingProxyType({"return_spec_tokens_details": True})  # `meta_info` is refused in a stream
+SECRETS: Mapping[str, str] = {}
 
 DIST_PORT_OFFSET = 1000  # rendezvous of several nodes: out of the range SGLang derives from --port
 
@@ -142,6 +143,6 @@ def _streamed(answer: Mapping[str, Any]) -> dict[str, Any]:
     return {**told, "completion_tokens": part(answer, "usage").get("completion_tokens")}
 
 
-def totals(metrics: str) -> Counters | None:  # noqa: ARG001
+def totals(metrics: str) -> Totals | None:  # noqa: ARG001
     """SGLang's gauges refresh only every 40 decode steps: no cross-check for a short run."""
     return None

@@ -2,19 +2,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from deploy import acceptance, asking
 from deploy.acceptance import Acceptance
-from deploy.engines import Counters
+from deploy.engines import Counters, Totals
 from deploy.errors import SmokeFailed, Unreachable
 from deploy.plan import Node
 from deploy.remote import Remote
 
 WARM_UP = 8  # tokens: the first request pays for what is lazily set up
-METRICS_TIMEOUT = 5.0  # seconds: only a cross-check
+METRICS_TIMEOUT = 5.0  # seconds
+SETTLED = 3.0  # seconds in which a server must have counted a request that it has answered
 
 
 @dataclass(frozen=True)
@@ -33,19 +34,22 @@ def bench(node: Node, remote: Remote) -> str:
         why = "no prompts: nothing measured"
         remote.write(remote.place.folder, {"bench.json": json.dumps({"why": why, "at": time.time()})})
         return why
-    before = _totals(node, remote)
-    answers = list(_answers(node, remote))
-    measured = {**_measured(node, answers), "measured_on": _measured_on(node, answers, remote)}
-    if cross := _cross_check(before, _totals(node, remote), measured):
+    started = _totals(node, remote)
+    form = _form(node, remote)
+    before = _settled(node, remote, started, 1)
+    answers = list(_answers(node, remote, form))
+    counted = acceptance.between(before, _settled(node, remote, before, len(answers)))
+    measured = {**_measured(node, answers, counted), "measured_on": _measured_on(node, answers, remote)}
+    if cross := _cross_check(counted, answers, measured):
         measured["cross_check"] = cross
     remote.write(remote.place.folder, {"bench.json": json.dumps(measured, indent=1)})
     remote.say("measured", measured=measured)
     return _line(measured)
 
 
-def _answers(node: Node, remote: Remote) -> Iterator[Answer]:
+def _answers(node: Node, remote: Remote, form: int) -> Iterator[Answer]:
     """Each prompt once, in the form that this server answers with counters."""
-    wish, form = node.profile.bench, _form(node, remote)
+    wish = node.profile.bench
     for number, prompt in enumerate(wish.prompts, 1):
         remote.pause(0)
         remote.say(f"prompt {number} of {len(wish.prompts)}", done=number, total=len(wish.prompts))
@@ -73,10 +77,11 @@ def _uncounted(reply: dict[str, Any], remote: Remote) -> SmokeFailed:
     return SmokeFailed(f"{remote.host.name}: an answer without token counts", evidence=json.dumps(reply)[:1500])
 
 
-def _measured(node: Node, answers: list[Answer]) -> dict[str, Any]:
+def _measured(node: Node, answers: list[Answer], counted: Totals | None) -> dict[str, Any]:
     seconds = sum(answer.seconds for answer in answers)
-    told = [answer.counters for answer in answers]
-    wrong = acceptance.impossible(told, node.num_steps)
+    own = [answer.counters for answer in answers]
+    told, wrong = _told(own, counted)
+    wrong = wrong or acceptance.impossible(told, node.num_steps)
     found: Acceptance | None = None if wrong else acceptance.over(told)
     return {
         "accept_length": round(found.length, 3) if found else None,
@@ -86,8 +91,18 @@ def _measured(node: Node, answers: list[Answer]) -> dict[str, Any]:
         "why": wrong or (None if found else "the server tells no acceptance"),
         "tokens_per_second": round(sum(answer.counters.generated for answer in answers) / seconds, 1),
         "definition": acceptance.DEFINITION,
+        "source": "the answers" if told is own else node.engine.METRICS,
         "at": time.time(),
     }
+
+
+def _told(own: list[Counters], counted: Totals | None) -> tuple[Sequence[Counters], str]:
+    """What is measured by, and why it is not to be trusted: the answers' own counters, or where these say nothing of
+    drafts, what the server counted meanwhile, if it counted nobody else.
+    """
+    if counted is None or counted.requests is None or all(one.steps is not None for one in own):
+        return own, ""
+    return [counted], acceptance.strangers(counted, own)
 
 
 def _measured_on(node: Node, answers: list[Answer], remote: Remote) -> dict[str, Any]:
@@ -108,8 +123,20 @@ def _measured_on(node: Node, answers: list[Answer], remote: Remote) -> dict[str,
     }
 
 
-def _totals(node: Node, remote: Remote) -> Counters | None:
-    """Whatever is wrong with them is no reason to fail: they are a second opinion."""
+def _settled(node: Node, remote: Remote, since: Totals | None, requests: int) -> Totals | None:
+    """Once it has counted that many requests more: an answer may arrive before its last step is counted."""
+    deadline, now = time.monotonic() + SETTLED, None
+    while since is not None:
+        now = _totals(node, remote)
+        more = acceptance.between(since, now)
+        if more is None or more.requests is None or more.requests >= requests or time.monotonic() > deadline:
+            break
+        remote.pause(0.05)
+    return now
+
+
+def _totals(node: Node, remote: Remote) -> Totals | None:
+    """Whatever is wrong with them is no reason to fail: what cannot be told then is not told."""
     if node.engine.METRICS is None:
         return None
     try:
@@ -119,20 +146,22 @@ def _totals(node: Node, remote: Remote) -> Counters | None:
     return node.engine.totals(reply.body.decode(errors="replace")) if reply.status == 200 else None
 
 
-def _cross_check(before: Counters | None, after: Counters | None, measured: dict[str, Any]) -> dict[str, Any] | None:
-    """The server's own count of the same time.
+def _cross_check(counted: Totals | None, answers: list[Answer], measured: dict[str, Any]) -> dict[str, Any] | None:
+    """The server's own count of the same time, where the answers are what is measured by.
 
-    It has the warm-up request too; and where steps are told by what was generated, a request's first token, which
-    comes from the prompt's own pass, may have been counted as one. Within these two it agrees.
+    None where others are known to have asked, too.
+
+    Where steps are told by what was generated, a request's first token, which comes from the prompt's own pass, may
+    have been counted as one. Within that it agrees.
     """
-    if before is None or after is None or None in (before.accepted, after.accepted, before.steps, after.steps):
+    if counted is None or counted.steps is None or counted.accepted is None or measured["source"] != "the answers":
         return None
-    steps, accepted = (after.steps or 0) - (before.steps or 0), (after.accepted or 0) - (before.accepted or 0)
-    length = 1 + accepted / steps if steps else None
-    own, requests = measured["accept_length"], len(measured["measured_on"]["requests"])
-    agrees = False
+    if counted.requests is not None and acceptance.strangers(counted, [answer.counters for answer in answers]):
+        return None
+    length = 1 + counted.accepted / counted.steps if counted.steps else None
+    own, agrees = measured["accept_length"], False
     if own is not None and length is not None:
-        most = 1 + measured["accepted"] / max(1, measured["steps"] - requests)
+        most = 1 + measured["accepted"] / max(1, measured["steps"] - len(answers))
         agrees = 0.95 * own <= length <= 1.05 * most
     return {"source": "/metrics", "accept_length": length and round(length, 3), "agrees": agrees}
 

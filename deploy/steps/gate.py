@@ -42,7 +42,7 @@ def _failure(remote: Remote, measured: dict[str, Any], failed: list[dict[str, An
     if unknown:
         return Undecided(
             f"{remote.host.name}: {', '.join(unknown)} could not be measured",
-            evidence=evidence,
+            evidence=f"{evidence}\n{measured['why']}" if measured.get("why") else evidence,
             remedy="absent is not zero: does the server run the draft at all (deploy logs)? is bench.prompts empty? "
             "To go without the gate: gates={}",
         )

@@ -58,8 +58,8 @@ def _recalled(node: Node, remote: Remote) -> dict[str, str]:
 
 
 def _files(node: Node, values: dict[str, str]) -> dict[str, str]:
-    by_flag = {flag: values[name] for name, flag in node.profile.secrets.items() if flag != "env"}
-    by_name = [(name, values[name]) for name, flag in node.profile.secrets.items() if flag == "env"]
+    by_flag = {flag: values[name] for flag, name in node.secret_flags.items()}
+    by_name = [(variable, values[name]) for variable, name in node.secret_variables.items()]
     files = {**dict(node.files), "env": words.environment([*node.env, *by_name]), "launch.sh": node.launch_script}
     if values:
         files[secret.FILE] = json.dumps(values) + "\n"

@@ -134,6 +134,28 @@ def test_metrics_are_a_second_opinion_and_fail_nothing(project: Project, case: s
     assert (done.code, "accept length 2.00" in done.err) == (0, True), done.err
 
 
+TOTALS: dict[str, tuple[dict[str, Any], int, str]] = {
+    "half of them": ({"kept": 1}, 0, "accept length 2.00"),
+    "counted after the answer": ({"kept": 1, "late": 0.4}, 0, "accept length 2.00"),
+    "none of them": ({"kept": 0}, 9, "not one drafted token is accepted"),
+    "others ask, and get their answers": (
+        {"kept": 1, "strangers": 2},
+        10,
+        "others asked meanwhile: the server counted",
+    ),
+    "others ask, and still wait": ({"kept": 1, "unfinished": 7}, 10, "others asked meanwhile: the server counted"),
+    "more than was drafted": ({"kept": 4}, 10, "of 3 drafted tokens each"),
+}
+
+
+@pytest.mark.parametrize("case", TOTALS)
+def test_vllm_is_measured_by_its_totals_where_nobody_else_asks(project: Project, case: str) -> None:
+    odd, code, words = TOTALS[case]
+    wish = {"engine": {"name": "vllm", "python": str(ODD)}, "waive": ["engine"]}
+    done = up(project, {"vllm": odd}, **wish)
+    assert (done.code, words in done.err) == (code, True), done.err
+
+
 def test_an_engine_whose_metrics_tell_nothing_is_not_asked_for_them(project: Project) -> None:
     assert up(project, {"/metrics": {"seconds": 60}}).code == 0
     assert "/metrics" not in project.run("logs").out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deploy import acceptance
-from deploy.engines import Counters
+from deploy.engines import Counters, Totals
 
 LENGTHS = [
     ("all of three", [Counters(40, 10, 30, 30)], 4.0),
@@ -59,6 +59,28 @@ IMPOSSIBLE = [
 )
 def test_counters_that_cannot_be_true_are_told(told, num_steps, why):
     found = acceptance.impossible([Counters(40, 10, 30, 20), told], num_steps)
+    assert why in found
+    assert bool(found) is bool(why)
+
+
+def test_what_was_counted_between_two_looks_is_the_difference_of_what_was_told_both_times():
+    before, after = Totals(100, 40, None, 30, requests=4), Totals(228, 72, 96, 126, requests=6)
+    assert acceptance.between(before, after) == Totals(128, 32, None, 96, requests=2)
+    assert acceptance.between(None, after) is acceptance.between(before, None) is None
+
+
+OWN = [Counters(64, None, None, None), Counters(64, None, None, None)]
+COUNTED = [
+    ("ours alone", Totals(128, 32, 96, 96, requests=2), ""),
+    ("one more", Totals(128, 32, 96, 96, requests=3), "3 requests and 128 tokens, of which 2 and 128 are ours"),
+    ("one that has not ended", Totals(140, 36, 96, 96, requests=2), "2 requests and 140 tokens"),
+    ("one of ours is not counted yet", Totals(64, 16, 48, 48, requests=1), "1 requests and 64 tokens"),
+]
+
+
+@pytest.mark.parametrize(("counted", "why"), [case[1:] for case in COUNTED], ids=[case[0] for case in COUNTED])
+def test_what_a_server_counted_is_ours_only_where_nobody_else_asked(counted, why):
+    found = acceptance.strangers(counted, OWN)
     assert why in found
     assert bool(found) is bool(why)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploy.checkpoint import draft, header
+from deploy.checkpoint import draft, draft_vllm, header
 from deploy.checkpoint.draft import DraftFacts, Serving
 from deploy.checks import Finding
 from deploy.errors import ConfigError
@@ -297,3 +297,76 @@ def test_files_that_cannot_be_read_are_told(tmp_path, change, what):
 def test_a_draft_that_is_not_there_is_the_users_error(tmp_path):
     with pytest.raises(ConfigError, match="does not exist"):
         draft.load_facts(tmp_path / "nowhere")
+
+
+# ---- vLLM
+
+
+VLLM = "0.32.0+cpu"
+
+
+def on_vllm(facts: DraftFacts, version: str | None = VLLM, target: dict[str, Any] | None = None) -> list[Finding]:
+    return draft_vllm.findings(facts, target or TARGET, Serving("vllm", version, "EAGLE3"))
+
+
+VLLM_HEALTHY: list[tuple[str, Change]] = [
+    ("as it was trained", lambda facts: facts),
+    ("layers.0 is known", renamed(layers0)),
+    ("vLLM's own name of the class", config(architectures=["Eagle3LlamaForCausalLM"])),
+    (
+        "without draft_vocab_size it is the target's",
+        both(without("lm_head.weight", "d2t"), config(draft_vocab_size=...)),
+    ),
+    ("no head and no vocabulary of its own", both(without("lm_head.weight", "d2t"), config(draft_vocab_size=None))),
+    ("its own embeddings", shaped("embed_tokens.weight", 512, 128)),
+    ("what is computed anew", shaped("midlayer.self_attn.rotary_emb.inv_freq", 16)),
+    ("norm_before_residual is implemented", config(norm_before_residual=True)),
+    ("a bias that is said", both(config(attention_bias=True), shaped("midlayer.self_attn.q_proj.bias", 128))),
+    ("a map may be unsorted", mapped(backwards)),
+    ("a norm for each aux layer", FC_NORM),
+    ("four aux layers", FOUR_AUX),
+]
+
+
+@pytest.mark.parametrize("change", [case[1] for case in VLLM_HEALTHY], ids=[case[0] for case in VLLM_HEALTHY])
+def test_a_healthy_variant_passes_on_vllm(change):
+    assert [finding.verdict for finding in on_vllm(change(GOOD))] == ["PASS"]
+
+
+NO_PLACE, LEFT = "FAIL vllm 0.32.0+cpu has no place for tensors", "FAIL vllm 0.32.0+cpu finds no tensor"
+VLLM_SICK: list[tuple[str, Change, str, str]] = [
+    ("other prefix", renamed(lambda name: f"draft.{name}"), NO_PLACE, "draft.fc.weight"),
+    ("model. prefix", renamed(lambda name: f"model.{layers0(name)}"), NO_PLACE, "model.layers.0.mlp.up_proj.weight"),
+    ("SGLang's old names", FC_NORM_LEGACY, NO_PLACE, "aux_norm_low.weight"),
+    ("a bias in silence", shaped("midlayer.self_attn.q_proj.bias", 128), "FAIL vllm 0.32.0+cpu drops", "q_proj.bias"),
+    ("no head", without("lm_head.weight"), "FAIL lm_head is missing", "draft_vocab_size 256, vocab_size 512"),
+    ("no fc", without("fc.weight"), LEFT, "fc.weight <- nothing"),
+    ("no hidden_norm", without("midlayer.hidden_norm.weight"), LEFT, "midlayer.hidden_norm.weight <- nothing"),
+    ("no d2t", without("d2t"), "FAIL d2t is missing", "draft_vocab_size 256"),
+    ("absolute d2t", mapped(absolute), "FAIL d2t holds target ids", "d2t: ["),
+    ("narrow fc", shaped("fc.weight", 128, 256), "FAIL vllm 0.32.0+cpu builds other shapes", "builds [128, 384]"),
+    ("the embeddings are no layer", aux(-1, 2, 4), "FAIL aux layers [-1] do not exist", "[-1, 2, 4]"),
+    ("a layer too many", config(eagle_aux_hidden_state_layer_ids=[1, 3, 9]), "FAIL aux layers [9]", "[1, 3, 9]"),
+    ("another target", config(hidden_size=64), "FAIL the draft was made for a target of hidden_size 64", "draft 64"),
+    ("Speculators", config(speculators_model_type="eagle3"), "UNKNOWN no rules for a Speculators folder", ""),
+    ("another class", config(architectures=["Qwen3Eagle3"]), "UNKNOWN no rules for a draft of class Qwen3Eagle3", ""),
+    ("quantized", config(quantization_config={"bits": 4}), "UNKNOWN no rules for a quantized draft", ""),
+    ("half a file", lambda facts: replace(facts, broken=("cut",)), "FAIL the draft's files are broken", "cut"),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "told", "evidence"), [case[1:] for case in VLLM_SICK], ids=[case[0] for case in VLLM_SICK]
+)
+def test_what_is_wrong_on_vllm_is_told(change, told, evidence):
+    findings = on_vllm(change(GOOD))
+    matching = [f for f in findings if f"{f.verdict} {f.what}".startswith(told)]
+    assert matching, findings
+    assert evidence in matching[0].evidence
+    assert "PASS" not in {finding.verdict for finding in findings}
+
+
+@pytest.mark.parametrize("version", [None, "0.11.0", "0.33.0", "0.320.0"])
+def test_of_another_version_of_vllm_nothing_is_certain(version):
+    for change in (lambda facts: facts, without("d2t")):
+        assert {finding.verdict for finding in on_vllm(change(GOOD), version)} == {"UNKNOWN"}

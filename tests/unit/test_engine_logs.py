@@ -1,4 +1,5 @@
-"""What the engines' logs are read as. The files are real logs of SGLang 0.5.23 and llama.cpp, with paths replaced."""
+"""What the engines' logs are read as. The files are real logs of SGLang 0.5.23, vLLM 0.32.0 and
+llama.cpp, with paths replaced; vLLM's without its list of routes, and with its longest lines cut."""
 
 from __future__ import annotations
 
@@ -6,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.engines import _llamacpp_log, _log, _sglang_log
+from deploy.engines import _llamacpp_log, _log, _sglang_log, _vllm_log
 from deploy.engines._log import Progress
 
 LOGS = Path(__file__).parent.parent / "fixtures" / "logs"
-ENGINES = {"sglang": _sglang_log, "llamacpp": _llamacpp_log}
+ENGINES = {"sglang": _sglang_log, "llamacpp": _llamacpp_log, "vllm": _vllm_log}
 
 
 def read(name: str) -> str:
@@ -137,7 +138,63 @@ def test_a_line_of_llama_cpp_tells_how_far_it_is(line, expected):
     assert _llamacpp_log.progress(line) == expected
 
 
+def vllm(message: str, process: str = "Worker") -> str:
+    return f"({process} pid=15) INFO 11-30 08:37:29 [some_file.py:68] {message}"
+
+
+# those that a CPU does not show are as 0.32.0's source writes them
+VLLM_LINES = [
+    (vllm("non-default args: {'model_tag': '/srv/m'}", "APIServer"), Progress("starting", text="arguments accepted")),
+    (vllm("Resolved architecture: LlamaForCausalLMEagle3"), Progress("config", text="LlamaForCausalLMEagle3")),
+    (
+        vllm("Initializing a V1 LLM engine (v0.32.0) with config: model='/srv/m'"),
+        Progress("engine", text="vLLM 0.32.0"),
+    ),
+    (
+        vllm("world_size=8 rank=3 local_rank=3 distributed_init_method=tcp://192.0.2.1:1 backend=nccl", "Worker_TP3"),
+        Progress("rendezvous", "", "TP3", text="rank 3 of 8"),
+    ),
+    (vllm("vLLM is using nccl==2.27.7", "Worker_PP1_TP0"), Progress("rendezvous", "", "PP1 TP0", text="NCCL 2.27.7")),
+    (vllm("Starting to load model /srv/m..."), Progress("weights", "target", text="loading /srv/m")),
+    (vllm("Loading drafter model..."), Progress("weights", "draft", text="loading the draft")),
+    (
+        "Loading pt checkpoint shards:  0% Completed | 0/64\rLoading pt checkpoint shards:  45% Completed | 29/64",
+        Progress("weights", done=29, total=64, text="29 of 64 shards"),
+    ),
+    (vllm("Loading weights took 12.31 seconds"), Progress("weights", text="loaded in 12.31 s")),
+    (vllm("Model loading took 72.61 GiB memory and 81.200000 seconds"), Progress("weights", text="loaded, 72.61 GiB")),
+    (vllm("Available KV cache memory: 9.13 GiB"), Progress("kv cache", text="9.13 GiB free")),
+    (vllm("GPU KV cache size: 299,520 tokens, Maximum"), Progress("kv cache", text="room for 299,520 tokens")),
+    (vllm("Capturing model for speculator..."), Progress("graphs", "draft", text="capturing the draft's graphs")),
+    (
+        "Capturing CUDA graphs (mixed prefill-decode, PIECEWISE):  43%|####3     | 10/23 [00:12<00:15,  1.17s/it]",
+        Progress("graphs", done=10, total=23, text="10 of 23 batch sizes"),
+    ),
+    (vllm("Graph capturing finished in 20 secs, took 0.25 GiB"), Progress("graphs", text="graphs captured in 20 s")),
+    (
+        vllm("init engine (profile, create kv cache, warmup model) took 2.88 s", "EngineCore"),
+        Progress("scheduler", text="engine set up in 2.88 s"),
+    ),
+    (
+        vllm("Starting vLLM server on http://127.0.0.1:8000", "APIServer"),
+        Progress("http", text="listening on http://127.0.0.1:8000"),
+    ),
+    ("INFO:     Application startup complete.", Progress("ready", text="ready")),
+    (vllm("Route: /health, Methods: GET", "APIServer"), None),
+    ("", None),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), VLLM_LINES)
+def test_a_line_of_vllm_tells_how_far_it_is(line, expected):
+    assert _vllm_log.progress(line) == expected
+
+
 PHASES = [
+    (
+        "vllm-0.32.0-good",
+        ["starting", "config", "engine", "rendezvous", "weights", "kv cache", "scheduler", "http", "ready"],
+    ),
     ("sglang-0.5.23-good", ["starting", "rendezvous", "weights", "kv cache", "scheduler", "http", "warm-up", "ready"]),
     ("llamacpp-good", ["starting", "weights", "slots", "http", "ready"]),
     ("llamacpp-good-verbose", ["starting", "weights", "warm-up", "weights", "slots", "http", "ready"]),
@@ -162,6 +219,8 @@ HEALTHY = [
     "llamacpp-good",
     "llamacpp-good-verbose",
     "llamacpp-random-head",
+    "vllm-0.32.0-good",
+    "vllm-0.32.0-no-lm-head",
 ]
 
 
@@ -177,6 +236,16 @@ FAILURES = [
     ("sglang-0.5.23-no-folder", "no-folder", "folder is not there", "/srv/drafts/nothing-here"),
     ("sglang-0.5.23-bad-flag", "S50", "does not take a flag", "--no-such-flag"),
     ("sglang-0.5.23-absolute-d2t", "token-ids", "outside the vocabulary", "index out of range"),
+    ("vllm-0.32.0-wrong-fc", "shape", "the draft: a tensor has another shape", "[128, 256]"),
+    ("vllm-0.32.0-unknown-prefix", "names", "the draft: the checkpoint has a tensor", "named 'decoder'"),
+    ("vllm-0.32.0-truncated", "weights-file", "the draft: a weights file is cut short", "incomplete metadata"),
+    ("vllm-0.32.0-absolute-d2t", "token-ids", "the draft: a token id lies outside", "index 512 is out of bounds"),
+    ("vllm-0.32.0-port-taken", "port", "a port is taken", "Address already in use"),
+    ("vllm-0.32.0-no-folder", "no-folder", "folder is not there", "/srv/drafts/nothing-here"),
+    ("vllm-0.32.0-bad-flag", "flag", "does not take a flag", "--no-such-flag"),
+    ("vllm-0.32.0-bad-method", "speculative", "refuses how it is to speculate", "method Input should be 'ngram'"),
+    ("vllm-0.32.0-too-long", "length", "longer than the model's own context", "max_model_len (9000)"),
+    ("vllm-0.32.0-kv-big", "cache", "does not fit into the memory", "900.0 GiB"),
     ("llamacpp-truncated-draft", "cut-short", "the draft: the GGUF file is cut short", "blk.0.ffn_gate.weight"),
     ("llamacpp-truncated-model", "cut-short", "the GGUF file is cut short", "not within the file bounds"),
     ("llamacpp-port-taken", "port", "the port is taken", "couldn't bind"),
@@ -245,6 +314,26 @@ def test_the_phase_tells_what_a_full_gpu_means(phase, signature):
     assert told.signature == signature
 
 
+TOO_LITTLE = "(2.0 GiB KV cache is needed, which is larger than the available KV cache memory (1.0 GiB)"
+TAKEN = "Free memory on device cuda:0 (3.1/95.6 GiB) on startup is less than desired GPU memory utilization (0.9)"
+VLLM_ONE_LINE = [
+    ("ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`", "cache"),
+    (f"ValueError: To serve at least one request {TOO_LITTLE}", "cache"),
+    ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB.", "memory"),
+    (f"ValueError: {TAKEN}", "others"),
+    ("RuntimeError: Model does not support EAGLE3 interface but aux_hidden_state_outputs was requested", "eagle3"),
+    ("importlib.metadata.PackageNotFoundError: No package metadata was found for vllm", "no-package"),
+    ("RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}", "engine"),
+]
+
+
+@pytest.mark.parametrize(("line", "signature"), VLLM_ONE_LINE)
+def test_a_known_line_of_vllm_is_known_with_its_process_in_front(line, signature):
+    told = _vllm_log.explain(f"(Worker_TP1 pid=7) ERROR 11-30 08:37:29 [core.py:1] {line}\n")
+    assert told is not None
+    assert (told.signature, told.evidence) == (signature, line)
+
+
 def test_a_cause_beats_a_consequence_that_came_before_it():
     log = "\n".join(
         [
@@ -303,6 +392,7 @@ def test_a_traceback_that_breaks_off_explains_nothing():
 def test_an_empty_log_explains_nothing():
     assert _sglang_log.explain("") is None
     assert _llamacpp_log.explain("") is None
+    assert _vllm_log.explain("") is None
 
 
 def test_a_text_that_is_no_table_is_refused():
@@ -310,7 +400,7 @@ def test_a_text_that_is_no_table_is_refused():
         _log.table("S01  a\n    b\n")
 
 
-@pytest.mark.parametrize("module", [_sglang_log, _llamacpp_log])
+@pytest.mark.parametrize("module", [_sglang_log, _llamacpp_log, _vllm_log])
 def test_every_row_of_the_table_says_what_to_do(module):
     assert len(module.SIGNATURES) >= 10
     assert all(row.cause and row.remedy for row in module.SIGNATURES)

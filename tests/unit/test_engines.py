@@ -1,4 +1,4 @@
-"""Engines put a profile into a server's words, and read its counters; the answers of llama.cpp are recorded ones."""
+"""Engines put a profile into a server's words, and read its counters; answers of llama.cpp and vLLM are recorded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deploy import engines, registry
-from deploy.engines import Command, Counters, Request, _chat, _flags
+from deploy.engines import Command, Counters, Request, Totals, _chat, _flags
 from deploy.errors import ConfigError
 from deploy.profile import Profile
 from deploy.words import HomePath, RunPath
@@ -73,6 +73,7 @@ LAYERS: list[tuple[list[dict[str, Any]], tuple[str, ...]]] = [
     ([{"a": 1}, {"--a": 2}], ("--a", "2")),
     ([{"a": 1, "b": 2}, {"short": 3}], ("--a", "3", "--b", "2")),
     ([{}, {"short": True, "c": 1}], ("--a", "--c", "1")),
+    ([{"a-b.c_d": 1}, {"a_b.c_d": 2, "a_b.c-d": 3}], ("--a-b.c_d", "2", "--a-b.c-d", "3")),
 ]
 
 
@@ -110,6 +111,28 @@ LLAMA = [
     ("a", "--alias"),
     ("host", "--host"),
 ]
+
+
+VLLM = [
+    ("tp", "--tensor-parallel-size"),
+    ("tensor_parallel_size", "--tensor-parallel-size"),
+    ("pp", "--pipeline-parallel-size"),
+    ("dp", "--data-parallel-size"),
+    ("ep", "--enable-expert-parallel"),
+    ("master-port", "--master-port"),
+    ("host", "--host"),
+    ("spec-method", "--speculative-config.method"),
+    ("speculative_config.num_speculative_tokens", "--speculative-config.num_speculative_tokens"),
+]
+
+
+@pytest.mark.parametrize(("given", "flag"), VLLM)
+def test_what_the_profile_says_wins_over_what_vllm_is_given_by_us(given, flag):
+    wish = profile("vllm", parallel={"tp": 4, "dp": 2, "ep": 8, "pp": 2}, nodes=2, **EAGLE)
+    ours = pairs(command(wish, DRAFT))
+    theirs = pairs(command(wish.model_copy(update={"args": {given: "x"}}), DRAFT))
+    assert flag in ours
+    assert theirs == {**ours, flag: "x"}
 
 
 @pytest.mark.parametrize(("given", "flag"), SGLANG)
@@ -157,6 +180,38 @@ def test_an_unknown_engine_is_told_with_the_nearest():
 def test_one_gpu_needs_no_parallel_flags_and_no_draft_no_speculative_ones():
     said = pairs(command(profile("sglang")))
     assert not [flag for flag in said if "size" in flag or "speculative" in flag or "node" in flag]
+
+
+def test_vllm_takes_its_speculation_in_parts_so_that_the_host_can_place_the_draft():
+    said = pairs(
+        command(profile("vllm", draft={"path": "d"}, speculative={"algorithm": "EAGLE3", "num_steps": 5}), DRAFT)
+    )
+    assert {flag: word for flag, word in said.items() if "spec" in flag} == {
+        "--speculative-config.method": "eagle3",
+        "--speculative-config.model": DRAFT,
+        "--speculative-config.num_speculative_tokens": "5",
+    }
+    assert not [flag for flag in pairs(command(profile("vllm"))) if "spec" in flag or "parallel" in flag]
+
+
+def test_an_algorithm_that_vllm_does_not_have_is_refused():
+    with pytest.raises(ConfigError) as caught:
+        command(profile("vllm", draft={"path": "d"}, speculative={"algorithm": "EAGLE4"}), DRAFT)
+    assert "EAGLE3" in caught.value.remedy
+
+
+def test_vllm_over_two_hosts_serves_at_the_head_alone():
+    wish = profile("vllm", nodes=2, parallel={"tp": 16})
+    head, other = command(wish), command(wish, rank=1)
+    assert {name: pairs(head)[f"--{name}"] for name in ("nnodes", "node-rank", "master-addr", "master-port")} == {
+        "nnodes": "2",
+        "node-rank": "0",
+        "master-addr": "192.0.2.1",
+        "master-port": "31000",
+    }
+    assert pairs(other) == {**pairs(head), "--node-rank": "1", "--headless": True}
+    assert (head.env["VLLM_HOST_IP"], other.env["VLLM_HOST_IP"]) == ("192.0.2.1", "192.0.2.2")
+    assert "VLLM_HOST_IP" not in command(profile("vllm")).env
 
 
 @pytest.mark.parametrize(("algorithm", "spec"), [("EAGLE3", "draft-eagle3"), ("STANDALONE", "draft-simple")])
@@ -236,6 +291,15 @@ def test_a_secret_flag_reaches_llamacpp_by_its_key_file_and_no_other_is_taken():
         llamacpp.secret_argv({"ssl-key": "KEY"})
 
 
+def test_the_api_key_reaches_vllm_by_its_environment_and_no_other_flag_is_taken():
+    vllm = engines.load("vllm")
+    assert vllm.SECRETS == {"api-key": "VLLM_API_KEY"}
+    assert vllm.secret_argv({}) == ()
+    with pytest.raises(ConfigError, match="only `api-key`") as caught:
+        vllm.secret_argv({"hf-token": "TOKEN"})
+    assert "secrets: [HF_TOKEN]" in caught.value.remedy
+
+
 def test_a_plain_command_takes_secrets_only_as_environment():
     assert engines.load("command").secret_argv({}) == ()
     with pytest.raises(ConfigError, match="only as environment"):
@@ -299,18 +363,20 @@ def recorded(name: str) -> dict[str, Any]:
     return found
 
 
-LLAMA_ANSWERS = [
-    ("llamacpp-good", Counters(40, 11, 29, 29), Counters(40, 10, 29, 29)),
-    ("llamacpp-dead", Counters(40, 40, 111, 0), Counters(40, 38, 111, 0)),
-    ("llamacpp-plain", Counters(40, None, None, None), Counters(40, 0, 0, 0)),
+RECORDED = [
+    ("llamacpp-good", Counters(40, 11, 29, 29), Totals(40, 10, 29, 29)),
+    ("llamacpp-dead", Counters(40, 40, 111, 0), Totals(40, 38, 111, 0)),
+    ("llamacpp-plain", Counters(40, None, None, None), Totals(40, 0, 0, 0)),
+    ("vllm-good", Counters(64, 18, 54, 48), Totals(64, 18, 54, 48, requests=1)),
+    ("vllm-dead", Counters(64, None, None, None), Totals(64, 63, 189, 0, requests=1)),  # it was not told to tell
 ]
 
 
-@pytest.mark.parametrize(("name", "counters", "totals"), LLAMA_ANSWERS)
-def test_llamacpps_counters_are_read_from_its_answer_and_its_metrics(name, counters, totals):
-    llamacpp = engines.load("llamacpp")
-    assert llamacpp.counters(recorded(name)) == counters
-    assert llamacpp.totals((ANSWERS / f"{name}.metrics").read_text()) == totals
+@pytest.mark.parametrize(("name", "counters", "totals"), RECORDED)
+def test_counters_are_read_from_an_answer_and_from_metrics(name, counters, totals):
+    engine = engines.load(name.partition("-")[0])
+    assert engine.counters(recorded(name)) == counters
+    assert engine.totals((ANSWERS / f"{name}.metrics").read_text()) == totals
     assert _chat.text(recorded(name))
 
 
@@ -336,12 +402,18 @@ NO_COUNTS = [None, True, -1, 1.5, "7", [7], {"n": 7}, float("nan"), 10**400]
 
 @pytest.mark.parametrize("value", NO_COUNTS, ids=repr)
 def test_what_is_no_count_is_not_told(value):
-    sglang, llamacpp, command = (engines.load(name).counters for name in ("sglang", "llamacpp", "command"))
+    sglang, llamacpp, command, vllm = (
+        engines.load(name).counters for name in ("sglang", "llamacpp", "command", "vllm")
+    )
     assert sglang({"meta_info": {"completion_tokens": value}}) is None
     assert llamacpp({"timings": {"predicted_n": value}}) is None
     assert command({"usage": {"completion_tokens": value}}) is None
     spec = {"spec_verify_ct": value, "spec_num_correct_drafts": value, "spec_num_proposed_drafts": value}
     assert sglang({"meta_info": {"completion_tokens": 5, **spec}}) == Counters(5, None, None, None)
+    assert vllm({"usage": {"completion_tokens": value}}) is None
+    told = {"num_spec_steps": value, "num_draft_tokens": value, "num_accepted_draft_tokens": value}
+    answer = {"usage": {"completion_tokens": 5}, "metrics": {"speculative_decoding": told}}
+    assert vllm(answer) == Counters(5, None, None, None)
     drafts = {"draft_n": value, "draft_n_accepted": value}
     assert llamacpp({"timings": {"predicted_n": 5, **drafts}}) == Counters(5, None, None, None)
 
@@ -362,6 +434,8 @@ NOTHING: list[tuple[str, dict[str, Any]]] = [
     ("command", {}),
     ("command", {"usage": None}),
     ("command", {"usage": [3]}),
+    ("vllm", {}),
+    ("vllm", {"metrics": {"speculative_decoding": {"num_spec_steps": 3}}}),
     ("sglang", {"meta_info": "x", "choices": "abc"}),
     ("sglang", {"choices": [None]}),
     ("llamacpp", {"timings": "x"}),
@@ -384,6 +458,8 @@ METRICS = [
     "",
     "# HELP llamacpp:x y\n",
     "llamacpp:tokens_predicted_total 3\n",
+    'vllm:generation_tokens_total{engine="0"} 3.0\n',
+    'vllm:spec_decode_num_accepted_tokens_total{engine="0"} NaN\n',
     "not metrics at all",
 ]
 
@@ -396,7 +472,17 @@ def test_metrics_that_tell_nothing_of_drafts_are_none(name, metrics):
 
 def test_large_counters_are_read_as_prometheus_writes_them():
     text = "llamacpp:tokens_predicted_total 1.5e+06\nllamacpp:spec_decode_num_accepted_tokens_total 1e+06\n"
-    assert engines.load("llamacpp").totals(text) == Counters(1_500_000, None, None, 1_000_000)
+    assert engines.load("llamacpp").totals(text) == Totals(1_500_000, None, None, 1_000_000)
+
+
+def test_vllms_totals_are_summed_over_its_engines_and_over_how_requests_ended():
+    text = "".join(
+        f'vllm:{name}_total{{engine="{engine}",finished_reason="{reason}",model_name="a}} 7"}} {value}\n'
+        for name, value in (("spec_decode_num_accepted_tokens", "1.5e+06"), ("request_success", "2.0"))
+        for engine in (0, 1)
+        for reason in ("stop", "length")
+    )
+    assert engines.load("vllm").totals(text) == Totals(0, None, None, 6_000_000, requests=8)
 
 
 READY = [
@@ -404,6 +490,8 @@ READY = [
     ("sglang", "Uvicorn running on http://127.0.0.1:30000", False),
     ("llamacpp", "main: server is listening on http://127.0.0.1:30080", True),
     ("llamacpp", "load_model: loading model '/m.gguf'", False),
+    ("vllm", "INFO:     Application startup complete.", True),
+    ("vllm", "(APIServer pid=1) INFO 11-30 08:37:33 [entry.py:140] Starting vLLM server on http://127.0.0.1:1", False),
 ]
 
 

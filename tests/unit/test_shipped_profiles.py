@@ -33,8 +33,8 @@ def shipped(name: str) -> Profile:
     return settings.load(name, [], Project(ROOT), {}, ROOT).profile()
 
 
-def test_the_three_are_there():
-    assert {"kimi-eagle3", "local", "local-sglang"} <= set(NAMES)
+def test_they_are_there():
+    assert {"kimi-eagle3", "local", "local-sglang", "local-vllm"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -58,7 +58,7 @@ def test_server_flags_are_spelled_for_every_version(name):
     assert not {flag for flag in profile.args if "_" in flag or flag.startswith("-")}
 
 
-@pytest.mark.parametrize("name", ["kimi-eagle3", "local-sglang"])
+@pytest.mark.parametrize("name", ["kimi-eagle3", "local-sglang", "local-vllm"])
 def test_every_flag_has_a_comment_that_says_why(name):
     lines = (ROOT / "profiles" / f"{name}.yaml").read_text().splitlines()
     explained = {
@@ -89,17 +89,17 @@ def test_kimi_says_nothing_about_p2p():
 
 
 def test_the_local_ones_may_run_side_by_side():
-    assert shipped("local").port != shipped("local-sglang").port
+    assert len({shipped(name).port for name in ("local", "local-sglang", "local-vllm")}) == 3
 
 
-@pytest.mark.parametrize("name", ["local", "local-sglang"])
+@pytest.mark.parametrize("name", ["local", "local-sglang", "local-vllm"])
 def test_the_local_ones_ask_what_the_tiny_model_knows(name):
     profile = shipped(name)
     assert re.search(profile.smoke.expect, "The capital of France is Paris.")
     assert "capital of France?" in profile.smoke.ask
 
 
-@pytest.mark.parametrize("name", ["local", "local-sglang"])
+@pytest.mark.parametrize("name", ["local", "local-sglang", "local-vllm"])
 def test_the_local_ones_serve_the_examples(name):
     profile = shipped(name)
     assert Path(profile.model.path).exists()

@@ -39,7 +39,7 @@ def test_the_built_in_profile_is_planned_from_an_empty_folder(site, tmp_path):
     assert f"{site}/deploy/builtin/examples/tiny-eagle3/draft.gguf" in told
 
 
-@pytest.mark.parametrize("name", ["local", "local-sglang", "kimi-eagle3"])
+@pytest.mark.parametrize("name", ["local", "local-sglang", "local-vllm", "kimi-eagle3"])
 def test_every_shipped_profile_is_there(site, tmp_path, name):
     assert name in run(site, tmp_path, "profile", "list")
 
@@ -48,6 +48,7 @@ def test_what_is_executable_stays_so(site):
     assert os.access(site / "deploy/builtin/hooks/fix_eagle3_keys", os.X_OK)
 
 
-def test_the_environment_of_sglang_has_its_parts(site):
-    folder = site / "deploy/environments/sglang_cpu"
+@pytest.mark.parametrize("name", ["sglang_cpu", "vllm_cpu"])
+def test_an_environment_has_its_parts(site, name):
+    folder = site / "deploy/environments" / name
     assert {"requirements.txt", "requirements-no-deps.txt", "README.md", "shim"} <= {p.name for p in folder.iterdir()}

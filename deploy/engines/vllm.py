@@ -1,0 +1,172 @@
+"""vLLM, its V1 engine: from 0.11 on."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from deploy.engines import Command, Counters, Question, Request, Totals, _chat
+from deploy.engines._counts import count, part
+from deploy.engines._flags import spelled, words
+from deploy.engines._vllm_log import explain, progress
+from deploy.errors import ConfigError
+from deploy.words import Word, path
+
+DISTRIBUTION = "vllm"
+READY = re.compile(r"Application startup complete\.")
+LINGERS: frozenset[str] = frozenset()
+READY_PATH = "/health"
+METRICS = "/metrics"
+STEPS = "speculative-config.num_speculative_tokens"
+STREAM: Mapping[str, Any] = MappingProxyType({})
+SECRETS: Mapping[str, str] = {"api-key": "VLLM_API_KEY"}  # its --config file would do as well, but it logs its flags
+
+DIST_PORT_OFFSET = 1000  # rendezvous of several nodes: away from --port
+
+ENVIRONMENT = {"SPT_NOENV": "1"}  # else setproctitle wipes /proc/PID/environ, which carries the run's id
+
+METHODS = {
+    "EAGLE3": "eagle3",
+    "EAGLE": "eagle",
+    "STANDALONE": "draft_model",
+    "NEXTN": "mtp",
+    "NGRAM": "ngram",
+}
+
+ALIASES = spelled(  # of the flags that are set here
+    {
+        "tensor-parallel-size": "tp",
+        "pipeline-parallel-size": "pp",
+        "data-parallel-size": "dp",
+        "enable-expert-parallel": "ep",
+        "node-rank": "r",
+        "speculative-config.method": "spec-method",
+        "speculative-config.num_speculative_tokens": "spec-tokens",
+    }
+)
+
+__all__ = ["explain", "progress"]
+
+
+def command(request: Request) -> Command:
+    """`vllm serve`, through the interpreter. The parts of --speculative-config are flags of their own, with a dot:
+    only so can the draft's path be a word that the host completes.
+    """
+    profile = request.profile
+    flags: dict[str, Any] = {
+        "served-model-name": profile.model.name or profile.model.path,
+        "host": "127.0.0.1",
+        "port": profile.port,
+    }
+    argv = (path(request.python), "-m", "vllm.entrypoints.cli.main", "serve", path(profile.model.path))
+    said = words(ALIASES, flags, _parallel(request), _speculative(request), profile.args)
+    return Command((*argv, *said), env={**ENVIRONMENT, **_own_address(request)})
+
+
+def _own_address(request: Request) -> dict[str, str]:
+    """Several nodes must know their own: vLLM guesses it by a route to the outside, which a host may lack."""
+    try:
+        ipaddress.ip_address(request.address)
+    except ValueError:
+        return {}
+    return {"VLLM_HOST_IP": request.address} if request.profile.nodes > 1 else {}
+
+
+def _parallel(request: Request) -> dict[str, Any]:
+    parallel, nodes = request.profile.parallel, request.profile.nodes
+    sizes = {
+        "tensor-parallel-size": parallel.tp,
+        "pipeline-parallel-size": parallel.pp,
+        "data-parallel-size": parallel.dp,
+    }
+    flags: dict[str, Any] = {name: size for name, size in sizes.items() if size > 1}
+    if parallel.ep > 1:
+        flags["enable-expert-parallel"] = True  # over all GPUs; consistency.py sees that ep says so
+    if nodes > 1:
+        flags |= {
+            "nnodes": nodes,
+            "node-rank": request.rank,
+            "master-addr": request.head,
+            "master-port": request.profile.port + DIST_PORT_OFFSET,
+            "headless": request.rank > 0,
+        }
+    return flags
+
+
+def _speculative(request: Request) -> dict[str, Any]:
+    speculative = request.profile.speculative
+    if not speculative:
+        return {}
+    if speculative.algorithm not in METHODS:
+        raise ConfigError(
+            f"vLLM has no speculative algorithm {speculative.algorithm!r}", remedy=f"known: {', '.join(METHODS)}"
+        )
+    return {
+        "speculative-config.method": METHODS[speculative.algorithm],
+        "speculative-config.model": request.draft,
+        STEPS: speculative.num_steps,
+    }
+
+
+def secret_argv(flags: Mapping[str, str]) -> tuple[Word, ...]:
+    """Its API key goes by the environment (`SECRETS`); what else is secret has variables too."""
+    if flags:
+        raise ConfigError(
+            "vLLM takes only `api-key` as a secret flag",
+            evidence=", ".join(flags),
+            remedy="give it as environment: secrets: [HF_TOKEN]",
+        )
+    return ()
+
+
+def secret_file(flags: Mapping[str, str]) -> tuple[str, str]:
+    """Never asked for, since `secret_argv` refuses."""
+    raise NotImplementedError(flags)
+
+
+def chat(model: str, prompt: str, max_tokens: int) -> Question:
+    """A chat request at temperature 0."""
+    return _chat.question(model, prompt, max_tokens)
+
+
+def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
+    """The same: whether the answer carries counters is said at the start, by --per-request-spec-decode-metrics."""
+    return (_chat.question(model, prompt, max_tokens),)
+
+
+def counters(answer: Mapping[str, Any]) -> Counters | None:
+    """Tokens, and `metrics.speculative_decoding` where the server was told to give it."""
+    generated = count(part(answer, "usage").get("completion_tokens"))
+    if generated is None:
+        return None
+    told = part(part(answer, "metrics"), "speculative_decoding")
+    return Counters(
+        generated,
+        steps=count(told.get("num_spec_steps")),
+        drafted=count(told.get("num_draft_tokens")),
+        accepted=count(told.get("num_accepted_draft_tokens")),
+    )
+
+
+SAMPLE = re.compile(
+    r"^vllm:(?P<name>\w+)_total(?:\{[^\n]*\})?\s+(?P<value>\d{1,15}(?:\.\d{1,15})?(?:e\+?\d\d?)?)$", re.MULTILINE
+)
+
+
+def totals(metrics: str) -> Totals | None:
+    """From its Prometheus counters, summed over engines (data parallel) and over how requests ended."""
+    found: dict[str, int] = {}
+    for sample in SAMPLE.finditer(metrics):
+        found[sample["name"]] = found.get(sample["name"], 0) + int(float(sample["value"]))
+    if "spec_decode_num_accepted_tokens" not in found:
+        return None
+    return Totals(
+        generated=found.get("generation_tokens", 0),
+        steps=found.get("spec_decode_num_drafts"),
+        drafted=found.get("spec_decode_num_draft_tokens"),
+        accepted=found["spec_decode_num_accepted_tokens"],
+        requests=found.get("request_success"),
+    )
