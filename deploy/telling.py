@@ -16,7 +16,7 @@ from deploy.render import clean
 from deploy.session import Session
 from deploy.state import Run
 
-State = Literal["serving", "loading", "stopped", "dead"]
+State = Literal["serving", "loading", "following", "stopped", "dead"]
 COLUMNS = ("host", "deployment", "state", "since", "run", "model", "draft", "port", "accept_length", "why", "hold")
 
 
@@ -75,13 +75,18 @@ def _why(run: Run, node: Node | None) -> str:
 
 
 def derive(remote: Remote, run: Run, node: Node | None) -> State:
-    """Stopped, dead, loading or serving: from the process, then from its answer."""
+    """Stopped, dead, loading or serving: from the process, then from its answer.
+
+    A rank above 0 that lives and answers nobody follows: vLLM's have no port, and whether all serves, the head tells.
+    """
     if not run.alive and not run.left:
         return "stopped" if run.stopped or not run.pid else "dead"
     if node is not None and _ready(remote, run, node):
         return "serving"
     # its server has ended, and left processes behind: vLLM's engine outlives an API server that was killed
-    return "dead" if run.exit and not run.alive else "loading"
+    if run.exit and not run.alive:
+        return "dead"
+    return "following" if node and node.rank else "loading"
 
 
 def _ready(remote: Remote, run: Run, node: Node) -> bool:

@@ -7,9 +7,9 @@ dead=$(mktemp -d)
 trap 'rm -rf "$dead"' EXIT
 
 case $profile in
-local)        name=random-head.gguf good="$here/tiny-eagle3/draft.gguf" ;;
-local-sglang) name=no-d2t good="$here/tiny-eagle3/draft" waive="waive=[ckpt]" ;;
-*)            echo "no demo for $profile" >&2; exit 2 ;;
+local)                     name=random-head.gguf good="$here/tiny-eagle3/draft.gguf" ;;
+local-sglang | local-vllm) name=no-d2t good="$here/tiny-eagle3/draft" waive="waive=[ckpt]" ;;
+*)                         echo "no demo for $profile" >&2; exit 2 ;;
 esac
 
 bold='' dim='' plain=''

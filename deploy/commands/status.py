@@ -13,6 +13,8 @@ from deploy.options import Options
 def status(options: Options) -> int:
     """Say what is deployed on each host: stopped, loading, serving or dead, derived there and now.
 
+    Of a server over several hosts the first one tells; another that does not answer itself is following.
+
     \b
     Examples:
       deploy status

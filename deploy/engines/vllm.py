@@ -17,7 +17,7 @@ from deploy.words import Word, path
 
 DISTRIBUTION = "vllm"
 READY = re.compile(r"Application startup complete\.")
-LINGERS: frozenset[str] = frozenset()
+LINGERS: frozenset[str] = frozenset()  # each failure seen ends it, the slowest after 30 s
 READY_PATH = "/health"
 METRICS = "/metrics"
 STEPS = "speculative-config.num_speculative_tokens"

@@ -5,65 +5,29 @@ A start takes 25 to 50 s, so each case goes on from what the one before it left 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from deploy import environments
 from tests import places
-from tests.places import Place
-from tests.project import EXAMPLES, Done, Project, free_port, until
+from tests.installed import Deployment, accept_length, deployment, needs
+from tests.project import EXAMPLES
 
 pytestmark = [pytest.mark.engine, pytest.mark.sglang, pytest.mark.timeout(900)]
 
-ENVIRONMENT = "sglang-cpu"
+ENVIRONMENT, PROFILE = "sglang-cpu", "local-sglang"
 HEALTHY = EXAMPLES / "draft"
 
 
 @pytest.fixture(scope="module")
-def installed() -> None:
-    """The environment; a machine without it skips, CI fails."""
-    if environments.locate(ENVIRONMENT) is None:
-        told = f"deploy engine install {ENVIRONMENT}"
-        pytest.fail(told) if os.environ.get("CI") else pytest.skip(told)
-
-
-class Deployment:
-    """A project with the profile `tiny`: that of `local-sglang`, on one place and a free port."""
-
-    def __init__(self, project: Project, place: Place) -> None:
-        self.project, self.place = project, place
-        project.profile("tiny", extends="local-sglang", hosts=place.name, port=free_port())
-        # the environment lies in the user's own cache
-        project.environ["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-
-    def run(self, *words: str) -> Done:
-        return self.project.run(*words, "--json", timeout=600)
-
-    def down_without_a_trace(self) -> None:
-        row = self.project.status()
-        done = self.run("down")
-        assert done.code == 0, done.err
-        lock = str(self.place.host.get("lock", self.project.folder / "lock"))
-        until(lambda: self.place.left(row, lock) == places.NOTHING, 5, "no process, no port, no lock")
-
-
-@pytest.fixture(scope="module")
-def tiny(installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """The healthy pair, serving on this machine."""
-    place = places.here()
-    with places.project_on(tmp_path_factory.mktemp("sglang") / "project", place) as project:
-        made = Deployment(project, place)
-        done = made.run("up", "profile=tiny")
-        assert (done.code, accept_length(done) > 3) == (0, True), done.err
+    needs(ENVIRONMENT)
+    with deployment(tmp_path_factory.mktemp("sglang") / "project", places.here(), PROFILE) as made:
+        made.up()
         yield made
-
-
-def accept_length(done: Done) -> float:
-    return float(done.json["verdict"].get("accept_length", 0.0))
 
 
 def test_a_second_up_verifies_and_does_not_restart(tiny: Deployment) -> None:
@@ -130,12 +94,10 @@ def test_it_answers_and_goes_without_a_trace(tiny: Deployment) -> None:
 
 @pytest.mark.sshd
 @pytest.mark.namespace
-def test_the_same_over_ssh(installed: None, fleet, tmp_path: Path) -> None:
-    place = places.over_ssh(*fleet(1))
-    with places.project_on(tmp_path / "project", place) as project:
-        made = Deployment(project, place)
-        done = made.run("up", "profile=tiny")
-        assert (done.code, accept_length(done) > 3) == (0, True), done.err
+def test_the_same_over_ssh(fleet, tmp_path: Path) -> None:
+    needs(ENVIRONMENT)
+    with deployment(tmp_path / "project", places.over_ssh(*fleet(1)), PROFILE) as made:
+        made.up()
         done = made.run("smoke")
         assert (done.code, "Paris" in done.err) == (0, True), done.err
         made.down_without_a_trace()

@@ -62,13 +62,20 @@ def test_the_inventory_of_the_documentation_is_valid(tmp_path):
 
 
 def test_the_profiles_of_the_documentation_are_valid(tmp_path):
-    smallest, drafted, extending, secrets = blocks("profiles.md")
+    smallest, drafted, extending, other_engine, secrets = blocks("profiles.md")
     (tmp_path / "inventory.yaml").write_text("hosts: {gpu1: , gpu2: }")
     (tmp_path / "profiles").mkdir()
-    files = {"small": smallest, "llama-eagle3": drafted, "debug": extending, "secret": f"{smallest}{secrets}"}
+    files = {
+        "small": smallest,
+        "llama-eagle3": drafted,
+        "debug": extending,
+        "llama-vllm": other_engine,
+        "secret": f"{smallest}{secrets}",
+    }
     for name, text in files.items():
         (tmp_path / f"profiles/{name}.yaml").write_text(text)
     found = {name: settings.load(name, [], Project(tmp_path), {}, tmp_path) for name in files}
     assert found["debug"].profile().env == {}
+    assert "mem-fraction-static" not in found["llama-vllm"].profile().args
     assert found["llama-eagle3"].profile().gates.keys() == {"accept_length", "tokens_per_second"}
     assert found["secret"].profile().secrets == {"HF_TOKEN": "env", "DEPLOY_KEY": "api-key"}

@@ -97,6 +97,20 @@ def test_the_launch_script_and_the_environment_are_what_they_were(name, make):
     assert text == golden.read_text(encoding="utf-8")
 
 
+WAYS = [
+    ("sglang", {"TOKEN": "TOKEN"}, {"api-key": "KEY"}),
+    ("vllm", {"TOKEN": "TOKEN", "VLLM_API_KEY": "KEY"}, {}),
+    ("llamacpp", {"TOKEN": "TOKEN"}, {"api-key": "KEY"}),
+]
+
+
+@pytest.mark.parametrize(("engine", "variables", "flags"), WAYS)
+def test_secrets_go_the_way_that_the_engine_takes_them(engine, variables, flags):
+    found = node(made(engine={"name": engine}, secrets={"KEY": "api-key", "TOKEN": "env"}))
+    assert (found.secret_variables, found.secret_flags) == (variables, flags)
+    assert "KEY" not in " ".join(map(str, found.argv)) + found.launch_script
+
+
 # ---- what a node keeps -------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,57 @@
+"""The tiny pair on a real engine from an environment of its own, deployed to one place under a shipped profile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from deploy import environments
+from tests import places
+from tests.places import Place
+from tests.project import Done, Project, free_port, until
+
+
+def needs(environment: str) -> None:
+    """The environment is there; a machine without it skips, CI fails."""
+    if environments.locate(environment) is None:
+        told = f"deploy engine install {environment}"
+        pytest.fail(told) if os.environ.get("CI") else pytest.skip(told)
+
+
+class Deployment:
+    """A project with the profile `tiny`: a shipped one, on one place and a free port."""
+
+    def __init__(self, project: Project, place: Place, profile: str) -> None:
+        self.project, self.place, self.port = project, place, free_port()
+        project.profile("tiny", extends=profile, hosts=place.name, port=self.port)
+        # the environment lies in the user's own cache
+        project.environ["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+
+    def run(self, *words: str) -> Done:
+        return self.project.run(*words, "--json", timeout=600)
+
+    def up(self) -> None:
+        done = self.run("up", "profile=tiny")
+        assert (done.code, accept_length(done) > 3) == (0, True), done.err
+
+    def down_without_a_trace(self) -> None:
+        row = self.project.status()
+        done = self.run("down")
+        assert done.code == 0, done.err
+        lock = str(self.place.host.get("lock", self.project.folder / "lock"))
+        until(lambda: self.place.left(row, lock) == places.NOTHING, 5, "no process, no port, no lock")
+
+
+@contextmanager
+def deployment(folder: Path, place: Place, profile: str) -> Iterator[Deployment]:
+    """A deployment, of which nothing is left at the end."""
+    with places.project_on(folder, place) as project:
+        yield Deployment(project, place, profile)
+
+
+def accept_length(done: Done) -> float:
+    return float(done.json["verdict"].get("accept_length", 0.0))
