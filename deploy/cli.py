@@ -15,6 +15,7 @@ from deploy.errors import ConfigError, DeployError, Interrupted
 COMMANDS = commands.__path__[0]
 # In the order in which a user meets them; a command that is not named here stands at the end.
 ORDER = (
+    "init",
     "up",
     "restart",
     "smoke",

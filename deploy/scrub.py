@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-SECRET = frozenset(
-    {"token", "secret", "password", "passwd", "passphrase", "pass", "pwd", "credential", "credentials", "apikey"}
-    | {"key", "auth", "bearer", "cookie", "cookies"}
+SECRET = re.compile(
+    r"(?:^|[_.-])(?:\w*TOKEN|\w*KEY|\w*PASS(?:WORD|WD|PHRASE)?|\w*SECRETS?|CREDENTIALS?|AUTH|BEARER|COOKIES?)(?:_?\d+)?$",
+    re.IGNORECASE,
 )
-ENDINGS = ("token", "secret", "password", "passwd", "apikey")
+NO_SECRET = re.compile(r"(?:bos|eos|pad|unk|mask|stop|image|sort|primary)[_-](?:token|key)$", re.IGNORECASE)
 HIDDEN = "***"
 
 _NAMED = re.compile(r"""(?P<name>[\w.-]+)["']?\s*[:=]\s*|(?P<flag>--[\w-]+)["']?[,\s]\s*""")
@@ -24,8 +24,8 @@ def words(said: Iterable[str]) -> list[str]:
 
 def is_secret(name: str) -> bool:
     """Whether a dotted key, a flag, a variable is named as secrets are: HF_TOKEN, args.api-key, DB_PASSWORD."""
-    parts = re.split(r"[._-]+", name.lower().strip("_-."))
-    return parts[0] != "secrets" and any(part in SECRET or part.endswith(ENDINGS) for part in parts)
+    plain = name.strip("_-.")
+    return bool(SECRET.search(plain)) and not NO_SECRET.search(plain) and not plain.startswith("secrets.")
 
 
 def _word(word: str) -> str:

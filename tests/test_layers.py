@@ -30,7 +30,7 @@ LAYERS = [
     "hooks drafts checks rollback secret",
     "steps",
     "recipe runner record render",
-    "session wish",
+    "session wish scaffold",
     "deploying planning checking",
     "running telling completing shells holding",
     "auditing trusting surveying",
@@ -51,7 +51,7 @@ BORDERS = {
     "invoke": ["transport"],
     "rich": ["render", "cli"],
     "xllamacpp": ["host"],
-    "yaml": ["config.documents", "commands.profile"],
+    "yaml": ["config.documents", "commands.profile", "scaffold.yaml"],
     "tenacity": ["transport", "steps"],
     "click": "cli commands shells completing deploying checking running telling auditing surveying".split(),
 }

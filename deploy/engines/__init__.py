@@ -6,7 +6,7 @@ To add an engine, add `engines/NAME.py` that has what the `Engine` protocol name
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -35,6 +35,17 @@ class Command:
     argv: tuple[Word, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Called:
+    """How a command line calls a server: what it shows of the profile's `engine`, the place of the first word behind
+    the program, and that of a model that is no flag's value.
+    """
+
+    engine: Mapping[str, str]
+    flags: int
+    model: int | None = None
 
 
 @dataclass(frozen=True)
@@ -81,9 +92,20 @@ class Engine(Protocol):
     """What a streamed chat asks for beside the standard's usage, so that its last chunks carry `counters`."""
     SECRETS: Mapping[str, str]
     """Secret flags that the server takes from its environment, {flag: variable}; others go by `secret_file`."""
+    PORT: int | None
+    """The port it takes where none is said; None: it must be said."""
+    FIELDS: Mapping[str, str]
+    """{flag: the profile's key that it says}, for reading a command line back; no key: a flag of each node's own."""
+    VALUES: Mapping[str, Mapping[str, str]]
+    """{flag: {its value: the profile's word for it}}, where they differ."""
+    ALIASES: Mapping[str, str]
+    """{another spelling of a flag: its full name}, without dashes."""
 
     def command(self, request: Request) -> Command:
         """The command line for a node."""
+
+    def called(self, argv: Sequence[str]) -> Called | None:
+        """How a command line calls this server; None where it calls another program."""
 
     def secret_argv(self, flags: Mapping[str, str]) -> tuple[Word, ...]:
         """The words that make the server read `secret_file`; {flag: secret's name}."""
@@ -113,3 +135,10 @@ class Engine(Protocol):
 def load(name: str) -> Engine:
     """The engine called `name`."""
     return cast("Engine", registry.load("deploy.engines", name, "engine"))
+
+
+def recognise(argv: Sequence[str]) -> tuple[str, Called] | None:
+    """The engine whose server a command line starts; `command` for a server that has no engine of its own here."""
+    names = sorted(registry.names("deploy.engines"), key=lambda name: name == "command")
+    found = ((name, load(name).called(argv)) for name in names)
+    return next(((name, called) for name, called in found if called), None)

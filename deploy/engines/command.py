@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from deploy.engines import Command, Counters, Question, Request, Totals, _chat, _flags
+from deploy.engines import Called, Command, Counters, Question, Request, Totals, _called, _chat, _flags
 from deploy.engines._counts import count, part
 from deploy.engines._log import Explanation, Progress, first_cause, first_traceback, lines
 from deploy.errors import ConfigError
@@ -21,6 +21,14 @@ METRICS = None
 STEPS = None
 STREAM: Mapping[str, Any] = MappingProxyType({})
 SECRETS: Mapping[str, str] = {}
+PORT = None
+FIELDS = {"port": "port", "model": "model.path", "served-model-name": "model.name"}
+ALIASES = {"model-path": "model", "m": "model", "model-id": "model"}
+VALUES: Mapping[str, Mapping[str, str]] = {}
+
+# Servers with an OpenAI API that have no engine of their own here: modules, and programs with their first word.
+MODULES = ("llama_cpp.server", "lightllm.server.api_server", "mlc_llm")
+PROGRAMS = {"trtllm-serve": "", "text-generation-launcher": "", "mlc_llm": "serve"}
 
 
 def command(request: Request) -> Command:
@@ -37,6 +45,23 @@ def command(request: Request) -> Command:
         )
     program, *others = (_word(_flags.text(word), request) for word in argv)
     return Command((path(program) if isinstance(program, str) else program, *others))
+
+
+def called(argv: Sequence[str]) -> Called | None:
+    """A server that has no engine of its own here; its model may be a word of its own."""
+    flags = _called.module(argv, *MODULES) or _program(argv)
+    if flags is None:
+        return None
+    alone = argv[flags : flags + 1]
+    return Called({}, flags, flags if alone and not alone[0].startswith("-") else None)
+
+
+def _program(argv: Sequence[str]) -> int | None:
+    for name, first in PROGRAMS.items():
+        flags = _called.script(argv, name)
+        if flags and (not first or argv[flags : flags + 1] == [first]):
+            return flags + bool(first)
+    return None
 
 
 def _word(word: str, request: Request) -> Word:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from deploy import host
-from deploy.engines import Command, Counters, Question, Request, Totals, _chat
+from deploy.engines import Called, Command, Counters, Question, Request, Totals, _chat
 from deploy.engines._counts import count, part
 from deploy.engines._flags import spelled, words
 from deploy.engines._llamacpp_log import explain, progress
@@ -23,18 +23,63 @@ METRICS = "/metrics"
 STEPS = "draft-max"
 STREAM: Mapping[str, Any] = MappingProxyType({})  # the last chunk has `timings` in any case
 SECRETS: Mapping[str, str] = {}
+PORT = 8080
 
 SPECULATION = {"EAGLE3": "draft-eagle3", "STANDALONE": "draft-simple"}
 
-ALIASES = spelled(  # of the flags that are set here
+ALIASES = spelled(
     {
+        # of the flags that are set here
         "model": "m",
         "alias": "a",
         "n-gpu-layers": "gpu-layers ngl",
         "model-draft": "md spec-draft-model",
         "draft-max": "draft draft-n spec-draft-n-max",
+        # with one dash, which `args` has no way to say
+        "batch-size": "b",
+        "cache-type-k": "ctk",
+        "cache-type-v": "ctv",
+        "cont-batching": "cb",
+        "cpu-moe": "cmoe",
+        "ctx-size": "c",
+        "ctx-size-draft": "cd",
+        "device": "dev",
+        "device-draft": "devd",
+        "flash-attn": "fa",
+        "gpu-layers-draft": "ngld",
+        "hf-file": "hff",
+        "hf-repo": "hf hfr",
+        "hf-token": "hft",
+        "kv-unified": "kvu",
+        "log-verbosity": "lv",
+        "main-gpu": "mg",
+        "mmproj": "mm",
+        "n-cpu-moe": "ncmoe",
+        "no-kv-offload": "nkvo",
+        "override-tensor": "ot",
+        "parallel": "np",
+        "predict": "n",
+        "seed": "s",
+        "slot-prompt-similarity": "sps",
+        "split-mode": "sm",
+        "tensor-split": "ts",
+        "threads": "t",
+        "threads-batch": "tb",
+        "threads-draft": "td",
+        "timeout": "to",
+        "ubatch-size": "ub",
+        "verbose": "v",
     }
 )
+FIELDS = {
+    "model": "model.path",
+    "alias": "model.name",
+    "port": "port",
+    "model-draft": "draft.path",
+    "spec-type": "speculative.algorithm",
+    "draft-max": "speculative.num_steps",
+}
+VALUES = {"spec-type": {type_: algorithm for algorithm, type_ in SPECULATION.items()}}
 
 __all__ = ["explain", "progress"]
 
@@ -66,6 +111,15 @@ def command(request: Request) -> Command:
         env={"PYTHONUNBUFFERED": "1"},
         files={launcher: host.source("llama_server")},
     )
+
+
+def called(argv: Sequence[str]) -> Called | None:
+    """`llama-server`, or our small launcher of it under any interpreter."""
+    if argv[0:1] and argv[0].rpartition("/")[2] == "llama-server":
+        return Called({"binary": argv[0]}, 1)
+    if argv[1:2] and argv[1].rpartition("/")[2] == "llama_server.py":
+        return Called({"python": argv[0]}, 2)
+    return None
 
 
 def _spec_type(algorithm: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from deploy.engines import Command, Counters, Question, Request, Totals, _chat
+from deploy.engines import Called, Command, Counters, Question, Request, Totals, _called, _chat
 from deploy.engines._counts import count, part
 from deploy.engines._flags import spelled, words
 from deploy.engines._sglang_log import explain, progress
@@ -23,6 +23,7 @@ METRICS = None
 STEPS = "speculative-num-steps"
 STREAM: Mapping[str, Any] = MappingProxyType({"return_spec_tokens_details": True})  # `meta_info` is refused in a stream
 SECRETS: Mapping[str, str] = {}
+PORT = 30000
 
 DIST_PORT_OFFSET = 1000  # rendezvous of several nodes: out of the range SGLang derives from --port
 
@@ -44,6 +45,22 @@ ALIASES = spelled(
     }
 )
 
+SIZES = {"tp-size": "parallel.tp", "pp-size": "parallel.pp", "dp-size": "parallel.dp", "ep-size": "parallel.ep"}
+FIELDS = {
+    "model-path": "model.path",
+    "served-model-name": "model.name",
+    "port": "port",
+    **SIZES,
+    "nnodes": "nodes",
+    "node-rank": "",
+    "speculative-algorithm": "speculative.algorithm",
+    "speculative-draft-model-path": "draft.path",
+    "speculative-num-steps": "speculative.num_steps",
+    "speculative-eagle-topk": "speculative.eagle_topk",
+    "speculative-num-draft-tokens": "speculative.num_draft_tokens",
+}
+VALUES: Mapping[str, Mapping[str, str]] = {}
+
 __all__ = ["explain", "progress"]
 
 
@@ -61,6 +78,22 @@ def command(request: Request) -> Command:
     return Command((*argv, *said), env={**ENVIRONMENT, **_own_address(request)})
 
 
+def called(argv: Sequence[str]) -> Called | None:
+    """`python -m sglang.launch_server`, its file, or `sglang serve`, which takes the model as a word of its own too."""
+    flags = _called.module(argv, "sglang.launch_server")
+    if flags:
+        return Called({"python": argv[0]}, flags)
+    served = _called.script(argv, "sglang") or _called.module(argv, "sglang") or 0
+    if argv[served : served + 1] == ["serve"] and served:
+        alone = argv[served + 1 : served + 2]
+        model = served + 1 if alone and not alone[0].startswith("-") else None
+        return Called({"python": _called.interpreter(argv)}, served + 1, model)
+    flags = _called.script(argv, "launch_server.py")
+    if flags and argv[flags - 1].endswith("sglang/launch_server.py"):
+        return Called({"python": _called.interpreter(argv)}, flags)
+    return None
+
+
 def _own_address(request: Request) -> dict[str, str]:
     """Several nodes must know their own: SGLang guesses it by a route to the outside, and where there is none, the
     group hangs without another word. A name that only ssh knows is left to the profile's env.
@@ -74,8 +107,8 @@ def _own_address(request: Request) -> dict[str, str]:
 
 def _parallel(request: Request) -> dict[str, Any]:
     parallel, nodes = request.profile.parallel, request.profile.nodes
-    sizes = {"tp-size": parallel.tp, "pp-size": parallel.pp, "dp-size": parallel.dp, "ep-size": parallel.ep}
-    flags: dict[str, Any] = {name: size for name, size in sizes.items() if size > 1}
+    sizes = {flag: getattr(parallel, key.removeprefix("parallel.")) for flag, key in SIZES.items()}
+    flags: dict[str, Any] = {flag: size for flag, size in sizes.items() if size > 1}
     if nodes > 1:
         flags |= {
             "nnodes": nodes,

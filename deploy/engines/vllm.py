@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from deploy.engines import Command, Counters, Question, Request, Totals, _chat
+from deploy.engines import Called, Command, Counters, Question, Request, Totals, _called, _chat
 from deploy.engines._counts import count, part
 from deploy.engines._flags import spelled, words
 from deploy.engines._vllm_log import explain, progress
@@ -20,6 +20,7 @@ READY = re.compile(r"Application startup complete\.")
 LINGERS: frozenset[str] = frozenset()  # each failure seen ends it, the slowest after 30 s
 READY_PATH = "/health"
 METRICS = "/metrics"
+PORT = 8000
 STEPS = "speculative-config.num_speculative_tokens"
 STREAM: Mapping[str, Any] = MappingProxyType({})
 SECRETS: Mapping[str, str] = {"api-key": "VLLM_API_KEY"}  # its --config file would do as well, but it logs its flags
@@ -47,6 +48,21 @@ ALIASES = spelled(  # of the flags that are set here
         "speculative-config.num_speculative_tokens": "spec-tokens",
     }
 )
+FIELDS = {
+    "model": "model.path",  # a word of its own, too
+    "served-model-name": "model.name",
+    "port": "port",
+    "tensor-parallel-size": "parallel.tp",
+    "pipeline-parallel-size": "parallel.pp",
+    "data-parallel-size": "parallel.dp",
+    "nnodes": "nodes",
+    "node-rank": "",
+    "headless": "",
+    "speculative-config.method": "speculative.algorithm",
+    "speculative-config.model": "draft.path",
+    STEPS: "speculative.num_steps",
+}
+VALUES = {"speculative-config.method": {method: algorithm for algorithm, method in METHODS.items()}}
 
 __all__ = ["explain", "progress"]
 
@@ -64,6 +80,19 @@ def command(request: Request) -> Command:
     argv = (path(request.python), "-m", "vllm.entrypoints.cli.main", "serve", path(profile.model.path))
     said = words(ALIASES, flags, _parallel(request), _speculative(request), profile.args)
     return Command((*argv, *said), env={**ENVIRONMENT, **_own_address(request)})
+
+
+def called(argv: Sequence[str]) -> Called | None:
+    """`vllm serve`, as a program or as a module, with the model as a word of its own; or the older api_server."""
+    flags = _called.module(argv, "vllm.entrypoints.openai.api_server")
+    if flags:
+        return Called({"python": argv[0]}, flags)
+    served = _called.script(argv, "vllm") or _called.module(argv, "vllm", "vllm.entrypoints.cli.main") or 0
+    if not served or argv[served : served + 1] != ["serve"]:
+        return None
+    alone = argv[served + 1 : served + 2]
+    model = served + 1 if alone and not alone[0].startswith("-") else None
+    return Called({"python": _called.interpreter(argv)}, served + 1, model)
 
 
 def _own_address(request: Request) -> dict[str, str]:

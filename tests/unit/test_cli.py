@@ -61,7 +61,7 @@ def test_the_version_is_told(project):
 
 WRONG = [
     (["upp"], "there is no command 'upp'; did you mean 'up'?"),
-    (["xyzzy"], "there is no command 'xyzzy'; known: up, restart, smoke"),
+    (["xyzzy"], "there is no command 'xyzzy'; known: init, up, restart"),
     (["profile", "shw"], "show"),
     (["status", "--jsno"], "--json"),
     (["--verison"], "--version"),
