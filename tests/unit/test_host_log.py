@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from deploy import host
+from deploy.host import logcap
 from deploy.host.log import Log
 from tests.project import until
 
@@ -330,6 +332,42 @@ def test_a_cut_that_is_going_on_is_waited_for(tmp_path):
     (tmp_path / "m").rename(tmp_path / "server.log.cut")
     reader.join(timeout=20)
     assert found == [(1000, b"abc")]
+
+
+def test_what_was_read_while_it_was_cut_is_read_again(tmp_path):
+    """The bytes that were asked for move from one file to the other in the middle of it."""
+
+    class Cut(Log):
+        times = 0
+
+        def _read(self, at: int, most: int, cut: int) -> tuple[int, bytes]:
+            self.times += 1
+            if self.times == 1:
+                (tmp_path / "server.log.1").write_bytes(b"def")
+                (tmp_path / "server.log").write_bytes(b"ghi")
+                (tmp_path / "server.log.cut").write_text("1006\n")
+            return super()._read(at, most, cut)
+
+    capped(tmp_path, b"abc", b"def")
+    assert Cut(str(tmp_path)).read(1003, 100) == (1003, b"def")
+
+
+def test_a_cut_is_announced_before_and_told_after(tmp_path, monkeypatch):
+    (tmp_path / "server.log").write_bytes(b"x" * 10_000)
+    monkeypatch.chdir(tmp_path)
+    announced: list[str] = []
+    rename = os.replace
+
+    def replaced(old: str, new: str) -> None:
+        announced.extend([Path("server.log.cut").read_text()] if new == "server.log.1" else [])
+        rename(old, new)
+
+    monkeypatch.setattr(os, "replace", replaced)
+    log = os.open("server.log", os.O_RDWR)
+    logcap.rotate(log, ctypes.CDLL(None, use_errno=True))
+    os.close(log)
+    assert announced == ["0 ...\n"]
+    assert int(Path("server.log.cut").read_text()) + (tmp_path / "server.log").stat().st_size == 10_000
 
 
 def test_a_cut_that_never_ended_is_waited_for_once(tmp_path, monkeypatch):
