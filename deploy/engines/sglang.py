@@ -172,6 +172,9 @@ def counters(answer: Mapping[str, Any]) -> Counters | None:
 
 
 def _streamed(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole answer with nothing but `usage` is one of a server that did not know `return_meta_info`."""
+    if answer.get("object") != "chat.completion.chunk":
+        return {}
     told = part(part(answer, "sglext"), "spec_tokens_details")
     return {**told, "completion_tokens": part(answer, "usage").get("completion_tokens")}
 

@@ -41,6 +41,7 @@ def test_it_leads_to_the_server_and_ends_with_ctrl_c(project, fleet):
                     assert json.load(reply)["data"][0]["id"] == "tiny"
             asked = project.run("ask", "Hello?")
             assert (asked.code, "accept length" in asked.err) == (0, True), asked.err
+            assert len(project.run("logs", "-n", "3").out.splitlines()) == 3
             tunnel.send_signal(signal.SIGINT)
             tunnel.communicate(timeout=20)
             assert tunnel.returncode == 130

@@ -470,6 +470,20 @@ def test_metrics_that_tell_nothing_of_drafts_are_none(name, metrics):
     assert engines.load(name).totals(metrics) is None
 
 
+STREAMED: list[tuple[dict[str, Any], Counters]] = [  # the last chunks of SGLang 0.5.23, one laid over the other
+    ({"spec_verify_ct": 11, "spec_num_correct_drafts": 31, "spec_num_proposed_drafts": 33}, Counters(40, 11, 33, 31)),
+    ({"spec_verify_ct": 0, "spec_num_correct_drafts": 0, "spec_num_proposed_drafts": 0}, Counters(40, 0, 0, 0)),
+    ({}, Counters(40, None, None, None)),
+]
+
+
+@pytest.mark.parametrize(("details", "counters"), STREAMED)
+def test_sglangs_counters_are_read_from_a_stream_too(details, counters):
+    last = {"object": "chat.completion.chunk", "choices": [], "usage": {"completion_tokens": 40}}
+    told = {**last, "sglext": {"spec_tokens_details": details}} if details else last
+    assert engines.load("sglang").counters(told) == counters
+
+
 def test_large_counters_are_read_as_prometheus_writes_them():
     text = "llamacpp:tokens_predicted_total 1.5e+06\nllamacpp:spec_decode_num_accepted_tokens_total 1e+06\n"
     assert engines.load("llamacpp").totals(text) == Totals(1_500_000, None, None, 1_000_000)
