@@ -45,11 +45,7 @@ def _findings(case: Case) -> Iterator[Finding]:
     elif case.draft.config.get("quantization_config"):
         yield _unruled("a quantized draft")
     else:
-        wrong = [
-            finding
-            for rule in (fit, _aux_layers, vocabulary_map, _unknown, _missing, _shapes)
-            for finding in rule(case)
-        ]
+        wrong = [finding for rule in RULES for finding in rule(case)]
         fine = Finding(
             CHECK, "PASS", f"{case.server} loads this draft as Eagle3LlamaForCausalLM, and it fits its target"
         )
@@ -80,6 +76,15 @@ def _aux_layers(case: Case) -> Iterator[Finding]:
     if wrong:
         what = f"aux layers {wrong} do not exist in the target, which has {layers}"
         yield fail(what, f"eagle_aux_hidden_state_layer_ids: {ids}", "write the ids that the draft was trained with")
+
+
+def _counted_for_sglang(case: Case) -> Iterator[Finding]:
+    """What tells that SGLang's count is meant: the embeddings for a layer, or SGLang's own default written out."""
+    ids, layers = eagle3.aux_ids(case.draft.config), eagle3.number(case.target, "num_hidden_layers") or 0
+    if 0 in ids or (layers and ids == [1, layers // 2 - 1, layers - 4]):
+        what = f"aux layers {ids} look like SGLang's count, which is one lower: acceptance would suffer"
+        remedy = f"if the draft was trained for SGLang, write {[number + 1 for number in ids if type(number) is int]}"
+        yield Finding(CHECK, "WARN", what, f"eagle_config.eagle_aux_hidden_state_layer_ids: {ids}", remedy)
 
 
 def _unknown(case: Case) -> Iterator[Finding]:
@@ -117,3 +122,6 @@ def _shapes(case: Case) -> Iterator[Finding]:
     if wrong := misshapen(case.draft, _placed(case), "new"):
         what = f"{case.server} builds other shapes from config.json than the draft's tensors have, and will not start"
         yield fail(what, "\n".join(wrong), "mend hidden_size, target_hidden_size, draft_vocab_size or the aux layers")
+
+
+RULES = (fit, _aux_layers, _counted_for_sglang, vocabulary_map, _unknown, _missing, _shapes)

@@ -309,6 +309,7 @@ def on_vllm(facts: DraftFacts, version: str | None = VLLM, target: dict[str, Any
     return draft_vllm.findings(facts, target or TARGET, Serving("vllm", version, "EAGLE3"))
 
 
+FOR_VLLM = aux(1, 3, 5)(GOOD)  # it was trained for SGLang's count
 VLLM_HEALTHY: list[tuple[str, Change]] = [
     ("as it was trained", lambda facts: facts),
     ("layers.0 is known", renamed(layers0)),
@@ -324,13 +325,14 @@ VLLM_HEALTHY: list[tuple[str, Change]] = [
     ("a bias that is said", both(config(attention_bias=True), shaped("midlayer.self_attn.q_proj.bias", 128))),
     ("a map may be unsorted", mapped(backwards)),
     ("a norm for each aux layer", FC_NORM),
-    ("four aux layers", FOUR_AUX),
+    ("four aux layers", both(FOUR_AUX, aux(1, 2, 3, 5))),
+    ("ids may be absent", config(eagle_config={})),
 ]
 
 
 @pytest.mark.parametrize("change", [case[1] for case in VLLM_HEALTHY], ids=[case[0] for case in VLLM_HEALTHY])
 def test_a_healthy_variant_passes_on_vllm(change):
-    assert [finding.verdict for finding in on_vllm(change(GOOD))] == ["PASS"]
+    assert [finding.verdict for finding in on_vllm(change(FOR_VLLM))] == ["PASS"]
 
 
 NO_PLACE, LEFT = "FAIL vllm 0.32.0+cpu has no place for tensors", "FAIL vllm 0.32.0+cpu finds no tensor"
@@ -359,7 +361,7 @@ VLLM_SICK: list[tuple[str, Change, str, str]] = [
     ("change", "told", "evidence"), [case[1:] for case in VLLM_SICK], ids=[case[0] for case in VLLM_SICK]
 )
 def test_what_is_wrong_on_vllm_is_told(change, told, evidence):
-    findings = on_vllm(change(GOOD))
+    findings = on_vllm(change(FOR_VLLM))
     matching = [f for f in findings if f"{f.verdict} {f.what}".startswith(told)]
     assert matching, findings
     assert evidence in matching[0].evidence
@@ -369,4 +371,10 @@ def test_what_is_wrong_on_vllm_is_told(change, told, evidence):
 @pytest.mark.parametrize("version", [None, "0.11.0", "0.33.0", "0.320.0"])
 def test_of_another_version_of_vllm_nothing_is_certain(version):
     for change in (lambda facts: facts, without("d2t")):
-        assert {finding.verdict for finding in on_vllm(change(GOOD), version)} == {"UNKNOWN"}
+        assert {finding.verdict for finding in on_vllm(change(FOR_VLLM), version)} == {"UNKNOWN"}
+
+
+@pytest.mark.parametrize(("ids", "layers", "meant"), [((0, 2, 4), 6, "[1, 3, 5]"), ((1, 15, 28), 32, "[2, 16, 29]")])
+def test_aux_layers_that_are_counted_as_sglang_does_are_told(ids, layers, meant):
+    (only,) = on_vllm(aux(*ids)(GOOD), target={**TARGET, "num_hidden_layers": layers})
+    assert (only.verdict, meant in only.remedy) == ("WARN", True)

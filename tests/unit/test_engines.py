@@ -209,6 +209,7 @@ def test_vllm_over_two_hosts_serves_at_the_head_alone():
         "master-addr": "192.0.2.1",
         "master-port": "31000",
     }
+    assert "--headless" not in pairs(head)
     assert pairs(other) == {**pairs(head), "--node-rank": "1", "--headless": True}
     assert (head.env["VLLM_HOST_IP"], other.env["VLLM_HOST_IP"]) == ("192.0.2.1", "192.0.2.2")
     assert "VLLM_HOST_IP" not in command(profile("vllm")).env
