@@ -31,7 +31,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_without_a_project_the_built_in_profiles_are_there(tmp_path):
     found = json.loads(deploy("list", "--json", folder=tmp_path))
-    assert [row["name"] for row in found] == ["kimi-eagle3", "local", "local-sglang"]
+    assert [row["name"] for row in found] == ["kimi-eagle3", "local", "local-sglang", "local-vllm"]
     shown = json.loads(deploy("show", "local", "--json", folder=tmp_path))
     assert shown["draft"]["path"] == str(project.builtin() / "examples/tiny-eagle3/draft.gguf")
 
