@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from deploy.errors import Unreachable
 from deploy.remote import Remote
 from deploy.transport import Stream
 
@@ -27,7 +28,7 @@ def _join(near: socket.socket, port: int, remote: Remote, refused: Callable[[str
     with near:
         try:
             far = remote.transport.dial(port)
-        except (ConnectionError, TimeoutError) as error:
+        except (ConnectionError, TimeoutError, Unreachable) as error:
             refused(f"{remote.host.name}: port {port}: {error or type(error).__name__}")
             return
         far.settimeout(None)  # a long answer begins late
@@ -40,7 +41,7 @@ def _join(near: socket.socket, port: int, remote: Remote, refused: Callable[[str
 
 def _carry(source: Stream | socket.socket, target: Stream | socket.socket) -> None:
     """Everything from one side to the other; then the other is told that no more comes, and may still answer."""
-    with suppress(OSError):
+    with suppress(OSError, Unreachable):
         while data := source.recv(PIECE):
             target.sendall(data)
     with suppress(OSError):

@@ -100,8 +100,19 @@ class Transport(Protocol):
     def put(self, path: str, content: bytes, *, mode: int = 0o600) -> None:
         """Write a small file: under a temporary name beside `path`, synced, then renamed over it."""
 
-    def push(self, source: Path, target: str, *, progress: Callable[[int, int], None], timeout: float) -> None:
-        """Copy the folder's files into the folder `target` on the host; resumes; progress(bytes done, bytes total)."""
+    def push(
+        self,
+        source: Path,
+        target: str,
+        *,
+        progress: Callable[[int, int], None],
+        timeout: float,
+        guard: Sequence[str] = (),
+    ) -> None:
+        """Copy the folder's files into the folder `target` on the host; resumes; progress(bytes done, bytes total).
+
+        `guard`: words that start the program that receives there, where there is one.
+        """
 
     def fetch(self, source: str, target: Path, *, timeout: float) -> None:
         """Copy a folder or a file of the host into the local folder `target`."""

@@ -8,6 +8,7 @@ from typing import Literal
 
 import paramiko
 
+from deploy.errors import Unreachable
 from deploy.transport._wrapper import KILLED
 
 
@@ -57,19 +58,31 @@ class Tunnelled:
     http.client closes its socket before it reads the body. A socket lives on in its files; a channel would be gone.
     """
 
-    def __init__(self, channel: paramiko.Channel) -> None:
+    def __init__(self, channel: paramiko.Channel, name: str) -> None:
         self._channel = channel
+        self._name = name
         self._files = 0
         self._closed = False
 
     def sendall(self, data: bytes) -> None:
         try:
             self._channel.sendall(data)
-        except (EOFError, paramiko.SSHException) as error:
+        except TimeoutError:
+            raise
+        except (EOFError, OSError, paramiko.SSHException) as error:
+            self._look()
             raise ConnectionResetError(str(error)) from error
 
     def recv(self, size: int) -> bytes:
-        return self._channel.recv(size)
+        """What came; b"" at the end. Unreachable where it is not the server that hung up, but the host that is lost."""
+        data = self._channel.recv(size)
+        if not data:
+            self._look()
+        return data
+
+    def _look(self) -> None:
+        if not self._channel.get_transport().is_active():
+            raise Unreachable(f"{self._name}: the connection was lost", remedy="run the command again")
 
     def settimeout(self, timeout: float | None) -> None:
         self._channel.settimeout(timeout)

@@ -93,7 +93,15 @@ class LocalTransport(Calls):
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return stream
 
-    def push(self, source: Path, target: str, *, progress: Callable[[int, int], None], timeout: float) -> None:
+    def push(
+        self,
+        source: Path,
+        target: str,
+        *,
+        progress: Callable[[int, int], None],
+        timeout: float,
+        guard: Sequence[str] = (),  # noqa: ARG002 - no other program receives here
+    ) -> None:
         """Copy the folder's files into the folder `target`; what is there already is left; TimedOut after `timeout`."""
         _copy.folder(source, Path.home() / target, progress, timeout)
 

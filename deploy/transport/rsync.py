@@ -7,12 +7,13 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from deploy.errors import DeployError, RemoteFailed, TimedOut, Unreachable
 from deploy.transport._calls import Calls
 from deploy.transport._process import Running
+from deploy.transport._wrapper import KILL_AFTER
 from deploy.transport.local import LocalTransport
 from deploy.transport.openssh import Route
 
@@ -42,8 +43,19 @@ REASONS = [
 Progress = Callable[[int, int], None]
 
 
-def push(host: Calls, route: Route, source: Path, target: str, *, progress: Progress, timeout: float) -> None:
+def push(
+    host: Calls,
+    route: Route,
+    source: Path,
+    target: str,
+    *,
+    progress: Progress,
+    timeout: float,
+    guard: Sequence[str] = (),
+) -> None:
     """Copy the files below the folder `source` into the folder `target` of the host; links are followed.
+
+    The host's rsync is started by the words of `guard`, and ends there too after `timeout` seconds.
 
     Files of the same size and time are left alone, and one that broke off goes on where it was. RemoteFailed (disk
     full, not permitted, no rsync), Unreachable, TimedOut after `timeout` seconds.
@@ -53,8 +65,10 @@ def push(host: Calls, route: Route, source: Path, target: str, *, progress: Prog
     progress(0, total)
     _make(host, target)
     modern = _modern()
+    there = shlex.join(["timeout", "-k", f"{KILL_AFTER:g}", f"{timeout:.3f}", *guard, "rsync"])
     words = [
         *_words(host, route, target, modern=modern),
+        f"--rsync-path={there}",
         "--",
         f"{source}/",
         _there(route, f"{target}/", modern=modern),

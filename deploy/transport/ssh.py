@@ -87,11 +87,19 @@ class SshTransport(Calls):
                 raise TimeoutError(f"{host}:{port} of {self.name} did not answer in {timeout:g} s") from error
             raise _failures.lost(self.name, error) from error
         channel.settimeout(timeout)
-        return Tunnelled(channel)
+        return Tunnelled(channel, self.name)
 
-    def push(self, source: Path, target: str, *, progress: Callable[[int, int], None], timeout: float) -> None:
+    def push(
+        self,
+        source: Path,
+        target: str,
+        *,
+        progress: Callable[[int, int], None],
+        timeout: float,
+        guard: Sequence[str] = (),
+    ) -> None:
         """Copy the folder's files into the folder `target` by rsync; resumes. Errors as in `rsync.push`."""
-        rsync.push(self, self._route, source, target, progress=progress, timeout=timeout)
+        rsync.push(self, self._route, source, target, progress=progress, timeout=timeout, guard=guard)
 
     def fetch(self, source: str, target: Path, *, timeout: float) -> None:
         """Copy a folder's files, or one file, into the local folder `target` by rsync."""

@@ -37,7 +37,7 @@ RSYNC = """#!{bash}
 [ "$*" = --version ] && {{ echo "openrsync: protocol version 29"; echo "rsync version 2.6.9 compatible"; exit; }}
 for word; do
     case $word in
-    -rLt | -W | -e | --progress | --partial-dir=* | --timeout=* | --) ;;
+    -rLt | -W | -e | --progress | --partial-dir=* | --timeout=* | --rsync-path=* | --) ;;
     -*) echo "rsync: $word: unknown option" >&2; exit 1 ;;
     esac
 done
