@@ -98,7 +98,7 @@ def differences(running: Mapping[str, Any], wished: Mapping[str, Any]) -> Iterat
         yield f"the command differs: {' '.join(gone) or '(nothing)'} -> {' '.join(come) or '(nothing)'}"
     elif old.argv != new.argv:
         yield "the command's words stand in another order"
-    if old.profile.hooks.prepare != new.profile.hooks.prepare:
+    if old.prepared_by != new.prepared_by:
         yield "the prepare hooks differ"
     if old.profile.secrets != new.profile.secrets:
         yield "the names of the secrets differ"

@@ -126,6 +126,11 @@ class Node:
         """The other ones, {flag: secret's name}."""
         return _secret_flags(self.profile, self.engine)
 
+    @property
+    def prepared_by(self) -> list[tuple[str, str, tuple[str, ...]]]:
+        """The `prepare` hooks by name, without their folder: two operators with a checkout each wish the same."""
+        return [(hook.run.rpartition("/")[2], hook.on, tuple(hook.args)) for hook in self.profile.hooks.prepare]
+
     @cached_property
     def launch_script(self) -> str:
         title = f"{self.deployment} on {self.host.name}, rank {self.rank} of {self.profile.nodes}"
@@ -143,7 +148,7 @@ class Node:
             "files": self.files,
             "draft": self.draft.digest if self.draft else None,
             "secrets": sorted(self.profile.secrets.items()),
-            "prepare": [hook.model_dump() for hook in self.profile.hooks.prepare],
+            "prepare": self.prepared_by,
         }
         return hashlib.sha256(json.dumps(served, sort_keys=True).encode()).hexdigest()[:16]
 
