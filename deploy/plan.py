@@ -23,7 +23,7 @@ LAUNCH = """\
 run=$(cd -- "$(dirname -- "$0")" && pwd -P) || exit 1
 cd -- "$run" || exit 1
 read -r stat <"/proc/$$/stat" && set -- ${{stat##*) }}
-echo "$$ ${{20}} $(cat /proc/sys/kernel/random/boot_id)" >pid.tmp && mv pid.tmp pid || exit 1
+echo "$$ ${{20}} $(cat /proc/sys/kernel/random/boot_id)" >pid.tmp && mv pid.tmp pid || {{ rm -f pid.tmp; exit 1; }}
 # a companion that keeps server.log below its cap, and ends with us; not a process of the server's
 (unset DEPLOY_SERVER; exec setsid python3 -I -S logcap.py $$ </dev/null >>logcap.log 2>&1) &
 set -- "$run" # $1, since the environment may have a variable of any name
@@ -35,7 +35,7 @@ trap : HUP INT TERM # the server has the signal as well; what it ends with is wr
 
 {command}
 code=$?
-echo "$code" >exit.tmp && mv exit.tmp exit
+echo "$code" >exit.tmp && mv exit.tmp exit || rm -f exit.tmp # on a full disk
 exit "$code"
 """
 

@@ -19,6 +19,15 @@ ABSENT = 9
 FIND = 'find "$1" -type f -printf "%s %T@ %P\\0"'
 LOOK = f'[ -d "$1" ] || exit {ABSENT}; cat -- "$1.json"; printf "\\0"; {FIND}'
 COPY = '[ -d "$1" ] && set -- "$1/." "$2"; cp -RL --reflink=auto -- "$1" "$2"'  # of a folder, what is in it
+# Makes a run's folder, and clears away what an earlier push left: that of this very draft is gone on with where its
+# release is not there yet, that of any other would lie there for ever.
+BEGIN = """\
+umask 077
+mkdir -p -- "$1" || exit 1
+for old in "$2"/.*."$3".incoming; do
+    [ "$old" = "$2/.$4.$3.incoming" ] && [ ! -d "$2/$4" ] || rm -rf -- "$old"
+done
+"""
 LINK = 'ln -sfn -- "$1" "$2.tmp" && mv -fT -- "$2.tmp" "$2"'
 
 
@@ -127,7 +136,7 @@ def _send(draft: Draft, incoming: str, remote: Remote) -> None:
         remote.say("sending", done=done, total=total, unit="B")
 
     with manifest.source(Path(draft.path)).staged() as staged:
-        remote.transport.push(staged, incoming, progress=progress, timeout=READ_BACK)
+        remote.push(staged, incoming, progress=progress, timeout=READ_BACK)
 
 
 def _differing(wanted: Manifest, arrived: Manifest) -> list[str]:

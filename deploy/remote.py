@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deploy import host, transport
@@ -71,7 +73,7 @@ class Remote:
             )
         if result.status not in ok:
             words = (result.stderr or result.stdout).decode(errors="replace").strip()
-            raise RemoteFailed(
+            raise self._full(words, result.status) or RemoteFailed(
                 f"{self.host.name}: {argv[0]} ended with status {result.status}",
                 status=result.status,
                 evidence=words[-1500:],
@@ -102,7 +104,16 @@ class Remote:
     def put(self, path: str, content: bytes, *, mode: int = 0o600) -> None:
         """Write one file of any content, whole or not at all."""
         self.change(":")
-        self.transport.put(path, content, mode=mode)
+        try:
+            self.transport.put(path, content, mode=mode)
+        except RemoteFailed as error:
+            raise self._full(error.evidence, error.status) or error from error
+
+    def push(self, source: Path, target: str, *, progress: Callable[[int, int], None], timeout: float) -> None:
+        """Copy a folder's files into the folder `target`; what receives them there looks at the lock first."""
+        self.change(":")
+        guard = self._fenced('exec "$@"')
+        self.transport.push(source, target, progress=progress, timeout=timeout, guard=guard)
 
     def spawn(self, *argv: str, deadline: float) -> Process:
         """Start a program and keep its streams; the caller closes it."""
@@ -130,6 +141,13 @@ class Remote:
         if self.lease is None:
             raise Locked(f"{self.host.name}: nothing may be changed without its lock")
         return ("sh", "-c", FENCE + script, "sh", self.lease.path, self.lease.token)
+
+    def _full(self, words: str, status: int) -> RemoteFailed | None:
+        """The one failure that may befall whatever writes, and that more than one step must not tell in its own way."""
+        if not re.search("No space left on device|Disk quota exceeded", words):
+            return None
+        remedy = "make room there, or set another `work` folder of the host, and run the command again"
+        return RemoteFailed(f"{self.host.name}: its disk is full", status=status, evidence=words[-1500:], remedy=remedy)
 
     def _document(self, text: str) -> Any:
         try:

@@ -16,14 +16,14 @@ from deploy.remote import Remote
 from deploy.state import reread
 
 # All three streams are redirected, or the channel would wait for the server to end. The launcher itself writes
-# its pid, so that a client that dies here leaves a run that can be found.
+# its pid, so that a client that dies here leaves a run that can be found. Where no pid comes, a copy tells a full disk.
 START = """\
 cd -- "$1" || exit 1
 umask 077
 DEPLOY_SERVER=$1 setsid nohup sh launch.sh >>server.log 2>&1 </dev/null &
 tries=0
 until [ -s pid ]; do
-    tries=$((tries + 1)); [ "$tries" -lt 100 ] || { cat server.log >&2; exit 1; }
+    tries=$((tries + 1)); [ "$tries" -lt 100 ] || { cat server.log; cp launch.sh pid.tmp; rm -f pid.tmp; exit 1; } >&2
     sleep 0.05
 done
 """

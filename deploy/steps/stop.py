@@ -4,7 +4,7 @@ import json
 import time
 
 from deploy import host
-from deploy.errors import NotReady
+from deploy.errors import NotReady, RemoteFailed
 from deploy.facts import processes
 from deploy.facts.processes import Process
 from deploy.owned import owned
@@ -19,7 +19,7 @@ def stop(node: Node, remote: Remote) -> str:
     if not ours:
         return "nothing was running"
     for folder in {process.run for process in ours if process.run}:
-        remote.write(folder, {"stopped": f"by deploy at {time.strftime('%Y-%m-%d %H:%M:%S')}\n"})
+        _note(folder, remote)
     for signal, patience in (("TERM", node.profile.ready.patience), ("KILL", 10.0)):
         _signal(signal, ours, remote)
         left = _wait(remote, patience)
@@ -32,6 +32,14 @@ def stop(node: Node, remote: Remote) -> str:
         evidence="\n".join(f"{process} (state {process.state})" for process in ours),
         remedy="a process in state D waits for a device or a disk; look at dmesg on the host",
     )
+
+
+def _note(folder: str, remote: Remote) -> None:
+    """Say in the run's folder that it was ended, and did not die. No reason not to end it where that fails."""
+    try:
+        remote.write(folder, {"stopped": f"by deploy at {time.strftime('%Y-%m-%d %H:%M:%S')}\n"})
+    except RemoteFailed as error:
+        remote.say(f"that it is ended cannot be noted: {error.what}")
 
 
 def _signal(signal: str, targets: list[Process], remote: Remote) -> None:
