@@ -70,6 +70,16 @@ def _draft(hook: Hook, printed: str) -> str:
 
 def _run(hook: Hook, point: str, node: Node, remote: Remote) -> str:
     remote.say(f"hook {hook.run}")
+    if point == "failed":  # somebody is to be told, above all where the host is lost
+        return _ended(hook, point, node, remote)
+    remote.change(":")  # users' traffic may follow from it: not after our lease
+    said = _ended(hook, point, node, remote)
+    remote.change(":")  # it may have taken longer than the lease
+    return said
+
+
+def _ended(hook: Hook, point: str, node: Node, remote: Remote) -> str:
+    """Run it to its end; what it printed. DeployError for any end but a good one."""
     program, where = _placed(hook, remote)
     variables = _environment(hook, point, node, remote, str(Path(program).parent))
     said = (f"{name}={value}" for name, value in variables.items())

@@ -7,14 +7,17 @@ import time
 import traceback
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from deploy import hooks, rollback
-from deploy.errors import DeployError, Interrupted
+from deploy import death, hooks, rollback
+from deploy.errors import DeployError, Interrupted, LaunchFailed, Locked, Unreachable
 from deploy.plan import Node, Replica
-from deploy.recipe import ROLLBACK, Recipe, Step
+from deploy.recipe import PROVE, ROLLBACK, Recipe, Step
 from deploy.remote import Remote
 from deploy.steps.stop import stop
+
+CLEAR = (Unreachable, Locked, LaunchFailed, Interrupted)  # say why themselves
 
 
 @dataclass(frozen=True)
@@ -87,8 +90,20 @@ def _step(course: Course, step: Step) -> list[Failure]:
     with ThreadPoolExecutor(len(nodes), thread_name_prefix=step.name) as pool:
         found = list(pool.map(lambda node: _on_host(course, step, node), nodes))
     failures = [failure for failure in found if failure]
-    causes = [failure for failure in failures if not isinstance(failure.error, Interrupted)]
-    return causes or failures
+    causes = [failure for failure in failures if not isinstance(failure.error, Interrupted)] or failures
+    return _deaths(course, step, causes) or causes
+
+
+def _deaths(course: Course, step: Step, failures: list[Failure]) -> list[Failure]:
+    """Where what was asked did not answer because it is dead, or one of its other hosts is: that is what failed."""
+    if step not in PROVE or not failures or any(isinstance(failure.error, CLEAR) for failure in failures):
+        return []
+    found = []
+    for node in course.replica.nodes:
+        with suppress(DeployError):  # who cannot be looked at is not called dead
+            if dead := death.look(node, course.remote(node)):
+                found.append(Failure(node.host.name, step.name, dead))
+    return found
 
 
 def _on_host(course: Course, step: Step, node: Node) -> Failure | None:
@@ -101,7 +116,7 @@ def _on_host(course: Course, step: Step, node: Node) -> Failure | None:
         course.abort.set()
         if isinstance(error, Interrupted) and course.interrupted.is_set():
             error = Interrupted(_where(course, step.name, "in"))
-        return Failure(node.host.name, step.name, error)
+        return Failure(node.host.name, step.name, _lapse(remote, error) or error)
     except Exception:  # noqa: BLE001 - whatever else it is, is our bug: told whole, and the other hosts finish
         course.abort.set()
         remote.emit("crashed", traceback.format_exc())
@@ -109,6 +124,19 @@ def _on_host(course: Course, step: Step, node: Node) -> Failure | None:
             node.host.name, step.name, DeployError("this is a bug of deploy; its traceback is in the record")
         )
     remote.emit("step_ended", outcome, seconds=round(time.monotonic() - started, 3))
+    return None
+
+
+def _lapse(remote: Remote, error: DeployError) -> Locked | None:
+    """That our lease on the host lapsed, where it did: what a step met after that may be somebody else's work."""
+    if remote.lease is None or isinstance(error, Locked | Unreachable):
+        return None
+    try:
+        remote.change(":")
+    except Locked as lapsed:
+        return lapsed
+    except DeployError:  # the step's own words tell what is wrong with the host
+        return None
     return None
 
 
@@ -129,8 +157,10 @@ def _afterwards(course: Course, failures: list[Failure]) -> None:
     if all(isinstance(failure.error, Interrupted) for failure in failures):
         return
     course.abort.clear()  # what follows may wait again
+    lapsed = {failure.host for failure in failures if isinstance(failure.error, Locked)}
     for node in course.replica.nodes:
-        _after_failure(course, node)
+        if node.host.name not in lapsed:  # there, nothing may be done any more
+            _after_failure(course, node)
     if (
         course.replica.head.profile.on_failure == "rollback"
         and course.recipe is not ROLLBACK

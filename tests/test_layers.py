@@ -27,7 +27,7 @@ LAYERS = [
     "remote facts acceptance",
     "state foreign",
     "owned releases asking answer compare tunnel watch",
-    "hooks drafts checks rollback secret",
+    "hooks drafts checks rollback secret death",
     "steps",
     "recipe runner record render",
     "session wish scaffold",

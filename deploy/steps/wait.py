@@ -12,6 +12,7 @@ from tenacity import (
     wait_exponential_jitter,
 )
 
+from deploy import death
 from deploy.errors import DeployError, Interrupted, LaunchFailed, NotReady
 from deploy.plan import Node
 from deploy.remote import Remote
@@ -77,7 +78,6 @@ def _ending(asked: _Readiness, watch: Watch, waited: float) -> DeployError:
     if watch.error:
         return watch.error
     if watch.gone or watch.fatal:
-        remote.change(":")  # if our lease has lapsed, somebody else may have ended it: that is told instead
         return _death(node, remote, watch)
     if remote.abort.is_set():
         return Interrupted(f"{name}: stopped waiting after {waited:.0f} s; the server goes on loading")
@@ -100,12 +100,4 @@ def _death(node: Node, remote: Remote, watch: Watch) -> LaunchFailed:
     how = "was killed" if watch.exit is None else f"ended with exit code {watch.exit}"
     if not watch.gone:
         how = "is beyond help, though its process lives"
-    known = node.engine.explain(str(watch.log))
-    if known:
-        what = f"{remote.host.name}: the server {how}: {known.cause}"
-        return LaunchFailed(what, evidence=known.evidence, remedy=known.remedy)
-    return LaunchFailed(
-        f"{remote.host.name}: the server {how} before it was ready",
-        evidence=str(watch.log)[-1500:],
-        remedy="its log is above; the whole of it: deploy logs",
-    )
+    return death.explained(node, remote, f"{how} before it was ready", str(watch.log))
