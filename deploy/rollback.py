@@ -9,7 +9,7 @@ from deploy import compare, secret, state
 from deploy.errors import CheckFailed
 from deploy.plan import Node, Replica
 from deploy.remote import Remote
-from deploy.state import Asked, Place
+from deploy.state import Asked, Deployment, Place, Run
 
 SUFFIX = "-rollback"  # of a run that a failed one started, to get back to what was
 
@@ -22,23 +22,44 @@ def source(back: Replica, remotes: Mapping[str, Remote]) -> str:
 
 def replica(deployment: str, run: str, remotes: Mapping[str, Remote], command: str) -> Replica:
     """The earlier server on these hosts; each host's place is set for going back to it as run `run`."""
-    nodes = [_prepare(deployment, run, remote, command) for remote in remotes.values()]
+    machines = {name: state.read(remote) for name, remote in remotes.items()}
+    sources = _sources([machines[name].deployments.get(deployment) for name in remotes])
+    nodes = [
+        _prepare(Place(machines[name], deployment, run, source=source), remote, command)
+        for (name, remote), source in zip(remotes.items(), sources, strict=True)
+    ]
+    if len(ids := {source.id for source in sources if source}) > 1:
+        raise CheckFailed(
+            f"the hosts of {deployment} had passed their gates last in different runs: {', '.join(sorted(ids))}",
+            remedy="deploy up starts what the profile says on all of them",
+        )
     return Replica(tuple(sorted(nodes, key=lambda node: node.rank)))
 
 
-def _prepare(deployment: str, run: str, remote: Remote, command: str) -> Node:
-    machine = state.read(remote)
-    known = machine.deployments.get(deployment)
-    source = known.previous if known else None
+def _sources(known: list[Deployment | None]) -> list[Run | None]:
+    """The last good run of each host before its current one. Where the current one is itself a rollback, and was broken
+    off, that is done again: the run before it is the one to get away from.
+    """
+    current = [found.current for found in known if found and found.current]
+    proven = any(run.verdict for run in current)
+    sources = any(found.source for found in known if found)
+    broken_off = sources and not proven and any(run.alive or not run.pid for run in current)
+    if broken_off:
+        return [found.source if found else None for found in known]
+    return [found.previous if found else None for found in known]
+
+
+def _prepare(place: Place, remote: Remote, command: str) -> Node:
+    source = place.source
     node = source.node if source else None
     if source is None or node is None or source.manifest is None:
         raise CheckFailed(
-            f"{remote.host.name}: there is no earlier run of {deployment} that had passed its gates",
+            f"{remote.host.name}: there is no earlier run of {place.deployment} that had passed its gates",
             remedy="deploy history lists what was tried; deploy up starts what the profile says",
         )
     asked = Asked(command, tuple(source.manifest.get("words", ())), source.manifest.get("ckpt"))
     node = replace(node, host=remote.host)
     model, engine = compare.model_identity(node, remote), compare.installed_engine(node, remote)
     key = secret.api_key_of(node.profile, source, remote)
-    remote.place = Place(machine, deployment, run, model, engine, asked, key, source)
+    remote.place = replace(place, model=model, engine=engine, asked=asked, key=key)
     return node

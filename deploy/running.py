@@ -161,6 +161,13 @@ def the_one(options: Options, session: Session) -> Running:
     )
 
 
+def locked(found: Running, session: Session) -> Running:
+    """Take the locks of its hosts, and read it again: somebody else may have changed it since the hosts were asked."""
+    session.keep(found.runs)
+    session.lock()
+    return deployments(session).get(found.name, found)
+
+
 def narrowed(options: Options, running: Running) -> Plan:
     """The running plan with this command line's overrides for what is asked of the server (smoke, bench, gates)."""
     _, words = sources.take("profile", options.words)

@@ -71,6 +71,7 @@ class Deployment:
     current: Run | None
     previous: Run | None
     runs: tuple[str, ...]
+    source: Run | None = None  # where the current one is a rollback: the run that it went back to
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,8 @@ def parse(answer: Mapping[str, Any]) -> Machine:
 
 
 def _deployment(name: str, found: Mapping[str, Any]) -> Deployment:
-    return Deployment(name, _run(found["current"]), _run(found["previous"]), tuple(found["runs"]))
+    current, previous, source = (_run(found[which]) for which in ("current", "previous", "source"))
+    return Deployment(name, current, previous, tuple(found["runs"]), source)
 
 
 def _run(found: Mapping[str, Any] | None) -> Run | None:

@@ -38,8 +38,7 @@ def down(options: Options) -> int:
         found = running.the_one(options, session)
         if found.alive and not options.yes and sys.stdin.isatty():
             click.confirm(f"Stop {found.name} on {', '.join(found.runs)}?", abort=True, err=True)
-        session.keep(found.runs)
-        session.lock()
+        found = running.locked(found, session)
         plan = found.plan_to_stop()
         recipe = DOWN if found.told else STOP
         return deploying.walk(running.courses(plan, recipe, session), plan, options, session, record.new_id())

@@ -34,8 +34,8 @@ def restart(options: Options, ckpt: str | None) -> int:
     with Session(" ".join(scrub.words(told))) as session:
         running.ask(options, session, all_must_answer=True)
         found = running.the_one(options, session)
+        wish.load(found.name, options, words=found.words(), ckpt=ckpt)  # what is wrong is told before any lock
+        found = running.locked(found, session)
         wished = wish.load(found.name, options, words=found.words(), ckpt=ckpt, kept=found.ckpt())
         wished = wish.where(wished, found.hosts.values())  # to add a host is `up`'s business
-        session.keep(host.name for host in wished.hosts)
-        session.lock()
         return deploying.bring_up(wished, options, session, fresh=True)

@@ -25,6 +25,5 @@ def rollback(options: Options) -> int:
         running.only_profile(options)
         running.ask(options, session, all_must_answer=True)
         found = running.the_one(options, session)
-        session.keep(found.runs)
-        session.lock()
+        found = running.locked(found, session)
         return deploying.go_back(found.plan(), options, session, record.new_id())

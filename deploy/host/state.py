@@ -93,6 +93,13 @@ def living(runs: str) -> Answer | None:
     return run(served[-1]) if served else None
 
 
+def source(current: Answer | None, runs: str) -> Answer | None:
+    """The run that the current one went back to, if it did."""
+    name = ((current or {}).get("manifest") or {}).get("source")
+    folder = os.path.join(runs, str(name))
+    return run(folder) if name and os.path.isdir(folder) else None
+
+
 def deployments(root: str) -> Answer:
     names = sorted(os.listdir(root)) if os.path.isdir(root) else []
     found: Answer = {}
@@ -104,6 +111,7 @@ def deployments(root: str) -> Answer:
             found[name] = {
                 "current": current,
                 "previous": linked(folder, "previous"),
+                "source": source(current, runs),
                 "runs": sorted(os.listdir(runs)) if os.path.isdir(runs) else [],
             }
     return found
