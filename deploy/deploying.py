@@ -79,7 +79,7 @@ def _known(node: Node, session: Session) -> list[str]:
     """The secrets that may come back from a host: ours, and those of the runs that it has."""
     remote, found = session.remotes[node.host.name], session.machines[node.host.name].deployments.get(node.deployment)
     ours = [os.environ[name] for name in node.profile.secrets if name in os.environ]
-    theirs = secret.of_runs([found.current, found.previous] if found else [], remote)
+    theirs = secret.of_runs([found.current, found.previous, found.source] if found else [], remote)
     return [*ours, *(value for values in theirs for value in values.values())]
 
 

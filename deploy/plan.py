@@ -16,29 +16,6 @@ from deploy.inventory import Host
 from deploy.profile import Profile
 from deploy.words import HomePath, RunPath, Word
 
-LAUNCH = """\
-#!/bin/sh
-# {title}
-# Written by deploy; `sh launch.sh` starts it by hand.
-run=$(cd -- "$(dirname -- "$0")" && pwd -P) || exit 1
-cd -- "$run" || exit 1
-read -r stat <"/proc/$$/stat" && set -- ${{stat##*) }}
-echo "$$ ${{20}} $(cat /proc/sys/kernel/random/boot_id)" >pid.tmp && mv pid.tmp pid || {{ rm -f pid.tmp; exit 1; }}
-# a companion that keeps server.log below its cap, and ends with us; not a process of the server's
-(unset DEPLOY_SERVER; exec setsid python3 -I -S logcap.py $$ </dev/null >>logcap.log 2>&1) &
-set -- "$run" # $1, since the environment may have a variable of any name
-set -a
-. ./env
-DEPLOY_SERVER=$1
-set +a
-trap : HUP INT TERM # the server has the signal as well; what it ends with is written below
-
-{command}
-code=$?
-echo "$code" >exit.tmp && mv exit.tmp exit || rm -f exit.tmp # on a full disk
-exit "$code"
-"""
-
 PLACES = {RunPath: "run", HomePath: "home"}  # how a manifest names them
 
 
@@ -134,7 +111,7 @@ class Node:
     @cached_property
     def launch_script(self) -> str:
         title = f"{self.deployment} on {self.host.name}, rank {self.rank} of {self.profile.nodes}"
-        return LAUNCH.format(title=title.replace("\n", " "), command=words.shell(self.argv))
+        return words.launch_script(title, self.argv)
 
     @cached_property
     def digest(self) -> str:
