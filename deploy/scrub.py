@@ -25,7 +25,7 @@ def words(said: Iterable[str]) -> list[str]:
 def is_secret(name: str) -> bool:
     """Whether a dotted key, a flag, a variable is named as secrets are: HF_TOKEN, args.api-key, DB_PASSWORD."""
     plain = name.strip("_-.")
-    return bool(SECRET.search(plain)) and not NO_SECRET.search(plain) and not plain.startswith("secrets.")
+    return bool(SECRET.search(plain)) and not NO_SECRET.search(plain) and plain.partition(".")[0] != "secrets"
 
 
 def _word(word: str) -> str:

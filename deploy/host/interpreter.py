@@ -34,7 +34,7 @@ print("\\n" + json.dumps(told))
 """
 
 
-def ask(python: str, distribution: str, pythonpath: str) -> dict[str, Any]:
+def ask(python: str, distribution: str, pythonpath: str = "") -> dict[str, Any]:
     wanted = Path(python).expanduser()
     path = shutil.which(str(wanted))
     if path is None:
