@@ -7,10 +7,11 @@ Runs on the host: Python >= 3.8, standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import sys
-import time
 
 from deploy.host.hide import HIDDEN, forms
 from deploy.host.log import Log, gap
@@ -77,19 +78,24 @@ def copy(log: Log, at: int, out: Out) -> int:
         at = begin + len(data)
 
 
+def left_alone(seconds: float) -> bool:
+    """Whether who listens is gone, waited for so long: a log that is silent would never tell by a broken pipe."""
+    listener = select.poll()
+    listener.register(1, 0)  # errors and hang-ups are told in any case
+    return bool(listener.poll(seconds * 1000))
+
+
 def follow(folder: str, current: str, at: int, out: Out) -> None:
     log = Log(folder)
     while True:
         now = os.path.realpath(current)  # before the last words of the run that it led to
-        try:
+        with contextlib.suppress(FileNotFoundError):  # moved away
             at = copy(log, at, out)
-        except FileNotFoundError:  # moved away
-            time.sleep(LOOK)
         if now != folder and os.path.exists(os.path.join(now, "server.log")):
             out.end()
             folder, log, at, out = now, Log(now), 0, Out(now)
-        else:
-            time.sleep(LOOK)
+        elif left_alone(LOOK):
+            return
 
 
 def main(lines: str, folder: str, current: str = "") -> None:

@@ -191,6 +191,28 @@ def test_following_ends_when_nobody_reads(project: Project) -> None:
         assert follower.stderr.read() == b""
 
 
+def test_who_follows_and_is_killed_leaves_no_reader_on_the_host(project: Project) -> None:
+    project.fake()
+    assert project.run("up", "profile=fake").code == 0
+    folder = project.status()["folder"].encode()
+    with project.started("logs", "-f") as follower:
+        until(lambda: _reading(folder), what="the reader on the host")
+        follower.kill()
+        until(lambda: not _reading(folder), 20, "the end of the reader, though the log is silent")
+
+
+def _reading(folder: bytes) -> bool:
+    """Whether a program that prints this run's log lives."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if folder in words and any(word.startswith(b'"""Print the end of a run') for word in words):
+            return True
+    return False
+
+
 def test_json_lines_are_json(project: Project) -> None:
     project.fake()
     done = project.run("up", "profile=fake", "--jsonl")
