@@ -129,7 +129,7 @@ def _on_host(course: Course, step: Step, node: Node) -> Failure | None:
 
 def _lapse(remote: Remote, error: DeployError) -> Locked | None:
     """That our lease on the host lapsed, where it did: what a step met after that may be somebody else's work."""
-    if remote.lease is None or isinstance(error, Locked | Unreachable):
+    if remote.lease is None or isinstance(error, Locked):
         return None
     try:
         remote.change(":")
