@@ -16,6 +16,7 @@ Whatever happens, it and all its children end after `lifetime` seconds. Standard
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import dataclasses
 import http.server
@@ -66,6 +67,7 @@ class Fake:
     orphans: int = 0  # survive it in a session of their own, with pid 1 as parent
     gpu_mib: int = 40000  # held on the GPU of each rank from the weights on, where FAKE_GPU_STATE is set
     lifetime: float = 600.0  # seconds after which nothing of it lives, whatever happened
+    breakpoints: str = ""  # a folder in which NAME.at holds "phase kv" or "GET /health": whoever comes there waits once
     # serving
     version: str = "0.5.23"  # "": sglang is not installed
     model: str = ""  # answers for this model instead of the one it was started with
@@ -224,7 +226,17 @@ class Server:
         while True:
             time.sleep(3600)
 
+    def pause(self, here):
+        """Where a breakpoint's words are `here`: take it (NAME.hit), and go on once that is gone."""
+        for at in Path(self.fake.breakpoints).glob("*.at") if self.fake.breakpoints else ():
+            with contextlib.suppress(FileNotFoundError):
+                if at.read_text().strip() == here:
+                    hit = at.rename(at.with_suffix(".hit"))
+                    while hit.exists():
+                        time.sleep(0.02)
+
     def _run(self, phase):
+        self.pause(f"phase {phase}")
         lines = getattr(self, f"_{phase}")()
         pause = self.fake.phase_seconds.get(phase, self.fake.load_seconds / len(PHASES)) / max(1, len(lines))
         cut = (len(lines) + 1) // 2 if phase in (self.fake.silent_at, self.fake.die_at) else len(lines)
@@ -471,6 +483,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         life = self.server_of
         path = self.path.partition("?")[0]
+        self.server_of.pause(f"{self.command} {path}")
         if self._refused(path):
             return
         ready = time.monotonic() >= life.ready_at

@@ -140,12 +140,13 @@ def loopback(keys: Keys, *settings: str, shell: str = "", bashrc: str = "") -> I
 def namespaced(keys: Keys, count: int) -> Iterator[list[TestHost]]:
     """`count` hosts, each with its own network, processes, name and writable root over this machine's files.
 
-    Their login shell is dash, HOME is empty. They reach each other and us, and nothing else.
+    Their login shell is dash, HOME is empty. They reach each other and us, and nothing else. /srv/shared is one folder
+    of them all.
     """
     network = _free_network()
     *addresses, own = network.hosts()
     folder = keys.folder / f"fleet-{secrets.token_hex(3)}"
-    folder.mkdir()
+    (folder / "shared").mkdir(parents=True)
     with contextlib.ExitStack() as stack:
         switch = stack.enter_context(_switch(folder, f"{own}/{network.prefixlen}"))
         for number, address in zip(range(1, count + 1), addresses, strict=False):

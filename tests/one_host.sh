@@ -24,6 +24,8 @@ mount -t sysfs sysfs sys 2>/dev/null || mount --rbind /sys sys
 mount -t tmpfs tmpfs run
 mount -t tmpfs -o mode=1777 tmpfs tmp
 mkdir run/sshd
+mkdir srv/shared
+mount --bind "${folder%/*}/shared" srv/shared # one folder of all hosts, as an NFS is
 case $checkout in
 /tmp/* | /run/*) # hidden by the host's own; servers and models of the tests lie in it
     mkdir -p "./$checkout"

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,8 +92,8 @@ def over_ssh(host: TestHost, **more: Any) -> Place:
 
 
 @contextmanager
-def project_on(folder: Path, *places: Place, **more: Any) -> Iterator[Project]:
-    """A project whose inventory has these hosts; at the end nothing of it is left on them."""
+def project_on(folder: Path, *places: Place, swept: Sequence[str] = (), **more: Any) -> Iterator[Project]:
+    """A project whose inventory has these hosts; at the end nothing of it, nor of `swept`, is left on them."""
     made = Project(folder, {place.name: place.host for place in places}, **more)
     try:
         yield made
@@ -103,7 +103,7 @@ def project_on(folder: Path, *places: Place, **more: Any) -> Iterator[Project]:
                 os.kill(pid, signal.SIGKILL)
         for place in places:
             if place.host.get("transport") != "local":
-                place.python(CLEAN, "/home/op/.deploy", "/tmp/deploy.lock")
+                place.python(CLEAN, "/home/op/.deploy", "/tmp/deploy.lock", *swept)
 
 
 def broken(name: str, out: Path) -> Path:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests import places
-from tests.fleet import Keys, TestHost
+from tests.fleet import TestHost
 from tests.places import Place
 from tests.project import EXAMPLES, Project, free_port, until
 
@@ -139,26 +139,6 @@ def test_a_weights_file_is_taken_with_the_config_beside_it_and_nothing_else(proj
 # ---- the client and its end
 
 
-def test_a_client_killed_while_the_server_loads_loses_nothing(project: Project) -> None:
-    project.fake(fake={"phase_seconds": {"weights": 5}})
-    with project.started("up", "profile=fake") as client:
-        loading = launched(project, client)
-        client.kill()
-    done = project.run("up", "profile=fake", "--json")
-    assert (done.code, done.json["verdict"]["mode"]) == (0, "verify"), done.err
-    assert project.status()["pid"] == loading["pid"]
-
-
-def test_a_second_operator_is_told_who_holds_the_host(project: Project) -> None:
-    project.fake(fake={"phase_seconds": {"weights": 60}})
-    with project.started("up", "profile=fake") as client:
-        launched(project, client)
-        for words in (["up", "profile=fake"], ["restart"], ["down"]):
-            done = project.run(*words)
-            assert (done.code, f"pid {client.pid}" in done.err, "up profile=fake" in done.err) == (4, True, True)
-    assert alive(project)
-
-
 def test_ctrl_c_after_the_launch_detaches_and_up_takes_it_up_again(project: Project) -> None:
     project.fake(fake={"phase_seconds": {"weights": 5}})
     with project.started("up", "profile=fake") as client:
@@ -231,29 +211,3 @@ def test_a_host_that_cannot_be_reached_is_named_and_no_other_is_touched(fleet: F
         assert done.code == 0, done.err
         done = project.run("status", "--json")
         assert (done.code, [row["state"] for row in done.json]) == (3, ["serving", "unreachable"]), done.err
-
-
-def test_a_host_that_vanishes_while_its_server_loads_is_named_and_taken_up_again(
-    fleet: Fleet, keys: Keys, tmp_path: Path
-) -> None:
-    """Two seconds of silence count as gone here; the lock of a client that is not heard lapses after three."""
-    host = fleet(1)[0]
-    place = places.over_ssh(host, lease=3.0)
-    with places.project_on(tmp_path / "project", place) as project:
-        impatient = "Host *\n ServerAliveInterval 1\n ServerAliveCountMax 2\n ConnectTimeout 2"
-        (tmp_path / "config").write_text(keys.config.read_text().replace("Host *", impatient))
-        project.environ["DEPLOY_SSH_CONFIG"] = str(tmp_path / "config")
-        project.fake(fake={"phase_seconds": {"weights": 10}}, ready={"deadline": 60, "stall": 40, "patience": 5})
-        with project.started("up", "profile=fake") as client:
-            loading = launched(project, client)
-            host.cut()
-            try:
-                _, err = client.communicate(timeout=60)
-                until(lambda: not place.left(loading)["locked"], 15, "the lease to lapse, with nothing heard")
-            finally:
-                host.mend()
-        assert (client.returncode, host.name in err) == (3, True), err
-        until(lambda: project.run("status").code == 0, 30, "the host to answer again")
-        done = project.run("up", "profile=fake", "--json")
-        assert (done.code, done.json["verdict"]["mode"]) == (0, "verify"), done.err
-        assert project.status()["pid"] == loading["pid"]

@@ -116,6 +116,22 @@ def test_a_push_that_was_cut_short_goes_on(draft, remote, folder):
     assert not half.exists()
 
 
+@pytest.mark.parametrize(("name", "is_there", "stays"), [
+    (".{this}.id.incoming", False, True),  # to be gone on with
+    (".{this}.id.incoming", True, False),  # another host with this folder was faster
+    (".0123456789abcdef.id.incoming", False, False),
+    (".0123456789abcdef.other-machine.incoming", False, True),
+    (".made-by-a-hook.incoming", False, True),
+])  # fmt: skip
+def test_what_earlier_pushes_left_is_cleared_away(draft, remote, folder, name, is_there, stays):
+    left = folder / name.format(this=draft.digest)
+    left.mkdir(parents=True)
+    if is_there:
+        (folder / draft.digest).mkdir()
+    remote.change(releases.BEGIN, remote.place.folder, str(folder), "id", draft.digest)
+    assert (left.exists(), Path(remote.place.folder).is_dir()) == (stays, True)
+
+
 def test_what_arrives_otherwise_is_told_and_sent_anew_by_the_next_run(draft, remote, folder):
     half, source = incoming(draft, folder), Path(draft.path) / "config.json"
     half.mkdir(parents=True)

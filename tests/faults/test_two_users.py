@@ -65,6 +65,18 @@ def test_the_lock_of_one_holds_for_the_other_and_is_left_to_them(two: Two) -> No
     assert done.code == 0, done.err
 
 
+def test_the_lock_of_a_client_that_died_is_free_for_the_other(two: Two) -> None:
+    roots, others = two
+    roots.fake("fake", fake={"phase_seconds": {"weights": 20}})
+    others.fake("theirs", **THEIRS)
+    with roots.started("up", "profile=fake") as client:
+        until(lambda: loads(roots, client), 60, "a server that loads")
+        client.kill()
+        client.wait()
+        until(lambda: others.run("up", "profile=theirs").code == 0, 30, "the lock to be free")
+    assert (roots.status()["state"], others.status()["state"]) == ("loading", "serving"), "nobody touched the other's"
+
+
 def test_a_server_of_the_other_is_foreign_and_left_alone(two: Two) -> None:
     roots, others = two
     port = roots.fake("fake")
