@@ -47,11 +47,12 @@ class Project:
     def __post_init__(self) -> None:
         own = {"work": str(self.folder / "work"), "lock": str(self.folder / "lock"), "lease": self.lease}
         hosts = {name: {**own, **host} for name, host in self.hosts.items()}
-        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "home").mkdir(parents=True, exist_ok=True)
         (self.folder / "inventory.yaml").write_text(yaml.safe_dump({"hosts": hosts}))
         self.environ = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("DEPLOY_SET_", "XDG_"))},
             "XDG_CACHE_HOME": str(self.folder / "cache"),
+            "HOME": str(self.folder / "home"),  # whoever tests may have something deployed on this machine
             "PYTHONPATH": str(ROOT),
         }
 
