@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deploy import acceptance
 from deploy.engines import Question, _chat
+from deploy.host import hide
 from deploy.plan import Node
 
 
@@ -25,9 +26,13 @@ def question(node: Node, prompt: str, *, system: str, max_tokens: int, temperatu
 
 
 class Answer:
-    """What came so far. Seconds are those of this machine's clock, since the question was sent."""
+    """What came so far, without what is `hidden`. Seconds are those of this machine's clock, since the question was
+    sent.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: Iterable[str] = ()) -> None:
+        forms = hide.forms(hidden)
+        self._thinking, self._saying = hide.Flow(forms), hide.Flow(forms)
         self.thought = self.said = self.finish_reason = ""
         self.first: float | None = None  # seconds to the first word
         self.last = 0.0
@@ -40,10 +45,17 @@ class Answer:
         self.last = time.monotonic() - self._began
         if self.first is None and (thought or said):
             self.first = self.last
-        self.thought += thought
-        self.said += said
         self.finish_reason = _chat.finished(chunk) or self.finish_reason
         self._told |= {key: value for key, value in chunk.items() if value is not None}
+        return self._keep(self._thinking.add(thought), self._saying.add(said))
+
+    def end(self) -> tuple[str, str]:
+        """The rest, which might have become more: (thought, said)."""
+        return self._keep(self._thinking.end(), self._saying.end())
+
+    def _keep(self, thought: str, said: str) -> tuple[str, str]:
+        self.thought += thought
+        self.said += said
         return thought, said
 
     def measured(self, node: Node) -> dict[str, Any]:

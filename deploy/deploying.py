@@ -30,6 +30,7 @@ from deploy.wish import Wish
 def bring_up(wish: Wish, options: Options, session: Session, *, fresh: bool) -> int:
     """Make what is wished run, on hosts in hand and locked; `fresh` replaces even what already serves it."""
     with drafts.found(wish.profile, wish.inventory, session.remotes) as draft:
+        session.hidden += [os.environ[name] for name in wish.profile.secrets if name in os.environ]
         plan = wish.plan(draft)
         _say_what_is_undone(wish, plan, options, session)
         run = record.new_id()
@@ -71,16 +72,17 @@ def _readers(plan: Plan, options: Options, run: str, session: Session) -> Reader
         stdout=sys.stdout,
         stderr=sys.stderr,
     )
-    hidden = [value for node in plan.nodes for value in _known(node, session)]
-    return Readers(view, Recorder(record.runs_folder(_recorded_in(options), os.environ) / run), hidden)
+    for node in plan.nodes:
+        learn(node, session)
+    return Readers(view, Recorder(record.runs_folder(_recorded_in(options), os.environ) / run), session.hidden)
 
 
-def _known(node: Node, session: Session) -> list[str]:
-    """The secrets that may come back from a host: ours, and those of the runs that it has."""
+def learn(node: Node, session: Session) -> None:
+    """Which secrets may come back from a host, to be hidden: ours, and those of the runs that it has."""
     remote, found = session.remotes[node.host.name], session.machines[node.host.name].deployments.get(node.deployment)
-    ours = [os.environ[name] for name in node.profile.secrets if name in os.environ]
-    theirs = secret.of_runs([found.current, found.previous, found.source] if found else [], remote)
-    return [*ours, *(value for values in theirs for value in values.values())]
+    session.hidden += [os.environ[name] for name in node.profile.secrets if name in os.environ]
+    for values in secret.of_runs([found.current, found.previous, found.source] if found else [], remote):
+        session.hidden += values.values()
 
 
 def _opening(courses: list[Course], plan: Plan, session: Session, run: str) -> Event:

@@ -16,6 +16,7 @@ from typing import Any, Self
 from deploy import lease, options, state
 from deploy.errors import DeployError, Interrupted, RemoteFailed
 from deploy.events import Event
+from deploy.host import hide
 from deploy.inventory import Host
 from deploy.record import Recorder, masked
 from deploy.remote import Remote, reach
@@ -34,6 +35,7 @@ class Session:
     typed: str = field(default_factory=options.typed)
     outcome: tuple[int, str] = (0, "done")  # the exit code and the last word, for the hosts' audit
     interrupted: threading.Event = field(default_factory=threading.Event)
+    hidden: list[str] = field(default_factory=list)  # secrets that are known so far; errors are told without them
     remotes: dict[str, Remote] = field(default_factory=dict)
     machines: dict[str, Machine] = field(default_factory=dict)
     _events: queue.SimpleQueue[Event | None] = field(default_factory=queue.SimpleQueue)
@@ -144,6 +146,9 @@ class Session:
 
     def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, DeployError):
+            forms = hide.forms(self.hidden)
+            for part in ("what", "evidence", "remedy"):
+                setattr(error, part, hide.hide(getattr(error, part), forms))
             self.outcome = (error.exit_code, error.what)
         elif error is not None:
             bug = isinstance(error, Exception) and type(error).__name__ != "Abort"  # click's word for a Ctrl-C

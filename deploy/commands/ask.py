@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -42,7 +43,7 @@ def ask(options: Options, system: str, max_tokens: int, temperature: float, time
     import json
 
     without_events(options, "ask")
-    from deploy import answer, running
+    from deploy import answer, deploying, running
     from deploy.session import Session
 
     prompt, words = _split(options.words)
@@ -54,8 +55,10 @@ def ask(options: Options, system: str, max_tokens: int, temperature: float, time
         run = found.runs[head.host.name]
         if not run.alive and not run.left:
             raise NotReady(f"{head.host.name}: run {run.id} does not run: {run.ending}", remedy="deploy status")
+        deploying.learn(head, session)
         asked = answer.question(head, prompt, system=system, max_tokens=max_tokens, temperature=temperature)
-        told = _answered(asked, head, running.placed(head, session), timeout, quiet=options.json)
+        told = answer.Answer(session.hidden)
+        _answer(told, asked, head, running.placed(head, session), timeout, quiet=options.json)
     measured = told.measured(head)
     if options.json:
         content = {"answer": told.said, "reasoning": told.thought or None, "finish_reason": told.finish_reason}
@@ -79,16 +82,15 @@ def _split(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     return prompt, chosen
 
 
-def _answered(asked: Question, node: Node, remote: Remote, silence: float, *, quiet: bool) -> Answer:
-    """The whole answer, shown as it comes. SmokeFailed where nothing is said."""
-    from deploy import answer, asking
+def _answer(told: Answer, asked: Question, node: Node, remote: Remote, silence: float, *, quiet: bool) -> None:
+    """Hear the whole answer, and show it as it comes. SmokeFailed where nothing is said."""
+    from deploy import asking
     from deploy.render import Speech
 
-    told, speech = answer.Answer(), Speech(sys.stdout, sys.stderr)
+    speech = Speech(sys.stdout, sys.stderr)
     chunks = asking.stream(asked, node, remote, silence=silence)
     try:
-        for chunk in chunks:
-            thought, said = told.add(chunk)
+        for thought, said in _pieces(told, chunks):
             if not quiet and not (speech.thinks(thought) and speech.says(said)):
                 break
     except KeyboardInterrupt:
@@ -98,4 +100,10 @@ def _answered(asked: Question, node: Node, remote: Remote, silence: float, *, qu
         speech.close()
     if not told.said and not told.thought:
         raise SmokeFailed(f"{remote.host.name}: nothing is said", evidence=f"the reason to end: {told.finish_reason}")
-    return told
+
+
+def _pieces(told: Answer, chunks: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """What each chunk adds, and at the end what was kept back: (thought, said)."""
+    for chunk in chunks:
+        yield told.add(chunk)
+    yield told.end()

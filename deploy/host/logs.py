@@ -13,11 +13,10 @@ import os
 import select
 import sys
 
-from deploy.host.hide import HIDDEN, forms
+from deploy.host.hide import Flow, forms
 from deploy.host.log import Log, gap
 
 PIECE = 1 << 16
-LINE = 1 << 16  # bytes of an unfinished line that are kept back: a secret may be cut in two
 LOOK = 0.1  # seconds
 
 
@@ -38,31 +37,25 @@ def last_lines(log: Log, count: int) -> int:
 
 
 class Out:
-    """The log on its way out, by whole lines, without the secrets of the run that it is of."""
+    """The log on its way out, without the secrets of the run that it is of."""
 
     def __init__(self, folder: str) -> None:
-        self.rest = b""
         try:
             with open(os.path.join(folder, "secrets.json"), encoding="utf-8") as file:
                 secrets = json.load(file).values()
         except (OSError, ValueError):
             secrets = ()
-        self.forms = forms(secrets)
+        # as bytes, which a log need not be text in
+        self.flow = Flow([form.encode("utf-8", "surrogatepass").decode("latin-1") for form in forms(secrets)])
 
     def show(self, data: bytes) -> None:
-        data = self.rest + data
-        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1 or max(0, len(data) - LINE)
-        self.rest = data[end:]
-        self.write(data[:end])
+        self.write(self.flow.add(data.decode("latin-1")))
 
     def end(self) -> None:
-        self.write(self.rest)
-        self.rest = b""
+        self.write(self.flow.end())
 
-    def write(self, data: bytes) -> None:
-        for form in self.forms:
-            data = data.replace(form.encode("utf-8", "surrogatepass"), HIDDEN.encode())
-        sys.stdout.buffer.write(data)
+    def write(self, text: str) -> None:
+        sys.stdout.buffer.write(text.encode("latin-1"))
         sys.stdout.buffer.flush()
 
 
@@ -71,6 +64,7 @@ def copy(log: Log, at: int, out: Out) -> int:
     while True:
         begin, data = log.read(at, PIECE)
         if begin > at:
+            out.end()
             out.show(b"\n%s\n" % gap(begin - at))
         if not data:
             return begin

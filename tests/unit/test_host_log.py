@@ -305,6 +305,15 @@ def test_the_last_lines(older, newer, count, shown, tmp_path):
     assert subprocess.run(argv, capture_output=True, check=True, timeout=20).stdout == shown
 
 
+def test_no_secret_of_the_run_is_printed_however_long_the_line(tmp_path):
+    secret = "hf_ABCDEFGHIJKLMNOPQRSTUVWXYZ012345"
+    (tmp_path / "secrets.json").write_text(json.dumps({"CAN": secret}))
+    (tmp_path / "server.log").write_bytes(b"LONG \xff " + f"x{secret}".encode() * 10000 + b"\nthe end\n")
+    argv = [sys.executable, "-I", "-c", host.source("logs"), "10", str(tmp_path)]
+    shown = subprocess.run(argv, capture_output=True, check=True, timeout=60).stdout
+    assert shown == b"LONG \xff " + b"x***" * 10000 + b"\nthe end\n"
+
+
 READS: list[tuple[str, int, tuple[int, bytes]]] = [
     ("in the older ones", 1001, (1001, b"bc")),
     ("before all that is kept", 5, (1000, b"abc")),

@@ -15,6 +15,7 @@ from deploy import record
 from deploy.commands.history import history
 from deploy.errors import ConfigError, DeployError
 from deploy.events import Event
+from deploy.host import hide
 
 EVENTS = Path(__file__).parent.parent / "fixtures" / "events"
 UP, FAILED, FLEET = "20261129-201530-a1b2c3", "20261129-202000-0badd1", "20261129-203640-f1ee70"
@@ -74,6 +75,8 @@ SECRET = "s3cret'\"\\ \n重-key-of-two-lines"
         "'" + SECRET.replace("'", "'\"'\"'") + "'",
         "curl https://u:s3cret%27%22%5C%20%0A%E9%87%8D-key-of-two-lines@192.0.2.1/",
         "the last line alone: 重-key-of-two-lines",
+        "'" + SECRET.replace("'", "'\\''") + "'",
+        "q=s3cret%27%22%5C+%0A%E9%87%8D-key-of-two-lines&x=1",
     ],
 )
 def test_a_secret_is_masked_however_it_was_quoted(shown):
@@ -84,6 +87,34 @@ def test_a_secret_is_masked_however_it_was_quoted(shown):
     assert "***" in text
     assert "key-of-two-lines" not in text
     assert "s3cret" not in text
+
+
+LONG = "hf_ABCDEFGHIJKLMNOP/QRSTUVWX"
+CUTS = [
+    LONG[9:] + " is the end",
+    "it begins " + LONG[:-1],
+    f"first\n{LONG[4:]} and\nlast {LONG[:8]}",
+    f"cut to length {LONG[:20]}…",
+    f"'cut to length {LONG[:20]}...'",
+    "url " + LONG.replace("/", "%2F"),
+    "url " + LONG,
+]
+
+
+@pytest.mark.parametrize("shown", CUTS)
+def test_what_is_left_of_a_secret_where_text_was_cut_is_masked_too(shown):
+    text = record.masked(Event("failed", shown, facts={"evidence": shown}), [LONG]).text
+    assert "***" in text
+    assert not any(LONG[at : at + 6] in text for at in range(len(LONG) - 6))
+
+
+@given(st.lists(st.sampled_from([LONG, LONG[:5], LONG[7:], "x", "\n", "hf_", "hf_A"])), st.integers(1, 40))
+def test_a_secret_that_comes_in_pieces_is_masked(parts, size):
+    text = "".join(parts)
+    flow = hide.Flow(hide.forms([LONG]))
+    shown = "".join(flow.add(text[at : at + size]) for at in range(0, len(text), size)) + flow.end()
+    assert LONG not in shown
+    assert LONG in text or shown.rstrip("*") == text[: len(shown.rstrip("*"))]
 
 
 def test_a_secret_within_another_leaves_no_rest():
