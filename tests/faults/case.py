@@ -121,7 +121,9 @@ def case(host: TestHost, keys: Keys, folder: Path, engine: str, row: str) -> Ite
     with on(folder / "one", place, swept=[WORK]) as one, on(folder / "two", place, swept=[WORK]) as two:
         for project in (one, two):
             WRITTEN[engine](project, port)
-            project.environ |= {"DEPLOY_SSH_CONFIG": str(config), MARK: f"{os.getpid()}-{row}"}
+            # HOME: what others run on this machine is no part of it
+            more = {"DEPLOY_SSH_CONFIG": str(config), "HOME": str(folder), MARK: f"{os.getpid()}-{row}"}
+            project.environ |= more
         yield Case(host, place, one, two, breakpoints, port, before)
     left = look(place)
     assert (left.others(before, serves=False), left.stale) == ([], []), "the row is not clean"

@@ -102,10 +102,11 @@ class Look:
         return self.files[f"{run}/draft"][2]
 
     def others(self, before: Look, *, serves: bool) -> list[str]:
-        """Processes that were not there before, and are not those of the one run that serves."""
+        """Processes that were not there before, and are not those of the one run that serves, nor cap its log."""
         run = max(self.runs, default="") if serves else ""
-        new = (found for pid, found in self.processes.items() if pid not in before.processes)
-        return [words for words, its in new if not its or its != run]
+        own = {pid for pid, (_, its) in self.processes.items() if its and its == run}
+        new = {pid: words for pid, (words, _) in self.processes.items() if pid not in own | before.processes.keys()}
+        return [words for words in new.values() if not any(words.endswith(f" logcap.py {pid}") for pid in own)]
 
     def settled(self) -> Any:
         """What a client that lost its lease may not change: whose processes live, and all files but those that grow."""

@@ -71,7 +71,8 @@ def several(fleet: Fleet, keys: Keys, tmp_path: Path) -> Callable[..., Any]:
         config = tmp_path / "ssh_config"
         config.write_text(keys.config.read_text().replace("Host *", IMPATIENT))
         with places.project_on(tmp_path / "project", *on) as project:
-            project.environ["DEPLOY_SSH_CONFIG"] = str(config)
+            # HOME: what others run on this machine is no part of it
+            project.environ |= {"DEPLOY_SSH_CONFIG": str(config), "HOME": str(tmp_path)}
             project.fake(**{"fake": {"breakpoints": BREAKPOINTS}, **fields})
             yield Several(project, hosts, on)
 

@@ -35,6 +35,7 @@ def both(hosts: list[TestHost]) -> list[Place]:
 def project(both: list[Place], tmp_path: Path) -> Iterator[Project]:
     """A project on two hosts with one work folder."""
     with places.project_on(tmp_path / "project", *both, swept=[WORK]) as made:
+        made.environ["HOME"] = str(tmp_path)  # what others run on this machine is no part of it
         made.fake(fake={"breakpoints": BREAKPOINTS})
         yield made
 
