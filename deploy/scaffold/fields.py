@@ -143,15 +143,16 @@ def _whole_line(made: Fields) -> None:
     places = {("port",): "{port}", ("model", "path"): "{model}", ("model", "name"): "{name}"}
     mine = {str(made.said[key].value): place for key, place in places.items() if key in made.said}
     words: list[str] = []
-    for said in made.launch.argv:
+    told = scrub.words(said.text for said in made.launch.argv)  # and the word after a flag that is named as secrets are
+    for said, shown in zip(made.launch.argv, told, strict=True):
         word = settled(made, made_whole(made, said))
         if word.unknown:
             made.unknown["args", "argv"] = f"{word.where}: args.argv: {word.unknown}"
-        if not kept.tells(word, made.hidden):
+        if shown == said.text and not kept.tells(word, made.hidden):
             words.append(mine.get(word.text, word.text))
             continue
         made.leave(word.where, "a secret is left out of the command line: this engine takes them as variables only")
-        if words and words[-1].startswith("-"):
+        if words and words[-1].startswith("-") and not said.text.startswith("-"):
             words.pop()
     made.said["args", "argv"] = Entry(words, made.launch.where)
 

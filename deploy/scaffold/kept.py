@@ -58,5 +58,6 @@ def values(env: Mapping[str, Word], others: Iterable[Word]) -> frozenset[str]:
 
 
 def tells(word: Word, hidden: Iterable[str]) -> bool:
-    """Whether a word holds a secret: its value, or a variable that is one by its name."""
-    return any(map(scrub.is_secret, word.names)) or any(text in word.text for text in hidden)
+    """Whether a word holds a secret: its value, a variable or a key that is one by its name, a login of a URL."""
+    named = any(map(scrub.is_secret, word.names)) or scrub.words([word.text]) != [word.text]
+    return named or any(text in word.text for text in hidden)

@@ -162,6 +162,12 @@ def test_ours_is_what_we_wrote_from_this_machine():
 
 # ---- what others may see of a command line -----------------------------------------------------------------------
 
+COUNTS = (
+    "max-tokens", "num_speculative_tokens", "num-speculative-tokens", "speculative-num-draft-tokens", "prompt_tokens",
+    "completion_tokens", "max-total-tokens", "max-prefill-tokens", "max_num_batched_tokens", "image-max-tokens",
+    "piecewise-cuda-graph-tokens", "num-reserved-decode-tokens", "max_new_tokens", "special_tokens", "stop-tokens",
+    "SGLANG_MAX_TOKENS", "X_NUM_DRAFT_TOKENS", "eos_token", "sort_keys",
+)  # fmt: skip
 SCRUBBED = [
     ("env.HF_TOKEN=hf_abc", "env.HF_TOKEN=***"),
     ("env.AWS_SECRET_ACCESS_KEY=a b", "env.AWS_SECRET_ACCESS_KEY=***"),
@@ -176,6 +182,52 @@ SCRUBBED = [
     ("args.extra=--api-key=abc --tp 4", "args.extra=--api-key=*** --tp 4"),
     ("env.HTTPS_PROXY=http://me:pw@proxy:3128", "env.HTTPS_PROXY=http://***@proxy:3128"),
     ("env.X=1", "env.X=1"),
+    ("+env.HF_TOKEN=a b", "+env.HF_TOKEN=***"),
+    ("++args.api-key=a b", "++args.api-key=***"),
+    ("~env.HF_TOKEN=a", "~env.HF_TOKEN=***"),
+    ("+secrets.HF_TOKEN=env", "+secrets.HF_TOKEN=env"),
+    ("env={DB_PASSWORD: a b c}", "env={DB_PASSWORD: ***}"),
+    ("env={DB_PASSWORD: a b c, X: 1}", "env={DB_PASSWORD: ***, X: 1}"),
+    ("env={DB_PASSWORD: a,b c}", "env={DB_PASSWORD: ***}"),
+    ("env={DB_PASSWORD: a}b c, X: 1}", "env={DB_PASSWORD: ***, X: 1}"),
+    (r'env={X_PASSWORD: "a\"b REST"}', "env={X_PASSWORD: ***}"),
+    (r'env={X_PASSWORD: "a\"b REST", X: 1}', "env={X_PASSWORD: ***, X: 1}"),
+    ('env={X_PASSWORD: "a"b REST"}', "env={X_PASSWORD: ***"),
+    ("env={X_PASSWORD: 'it''s REST'}", "env={X_PASSWORD: ***}"),
+    ("env={X_PASSWORD: !!str 'a, b: REST'}", "env={X_PASSWORD: ***"),
+    ("env={X_PASSWORD: |-\n a\n REST}", "env={X_PASSWORD: ***}"),
+    ("env={HF_TOKEN: [abc, def]}", "env={HF_TOKEN: ***}"),
+    ("env={HF_TOKEN: [abc, def], X: 1}", "env={HF_TOKEN: ***, X: 1}"),
+    ("env={HF_TOKEN: {a: abc, b: def}}", "env={HF_TOKEN: ***"),
+    ('args={"api_key":"abc","tp":4}', 'args={"api_key":***,"tp":4}'),
+    (r'args.x="{\"api_key\": \"a b\"}"', r'args.x="{\"api_key\": ***'),
+    ("args={a: {api-key: abc}, b: c}", "args={a: {api-key: ***}, b: c}"),
+    ("args={--api-key: a b, tp: 4}", "args={--api-key: ***, tp: 4}"),
+    ("args.argv=[serve, --api-key, abc, def, --tp, 4]", "args.argv=[serve, --api-key, ***, --tp, 4]"),
+    ("args.extra=--api-key 'a b' --tp 4", "args.extra=--api-key *** --tp 4"),
+    (r"args.extra=--api-key 'it'\''s REST' --tp 4", "args.extra=--api-key ***"),
+    ("env[HF_TOKEN]=abc", "env[HF_TOKEN]=***"),
+    ("env.MYSQL_PWD=abc", "env.MYSQL_PWD=***"),
+    ("env.PWD=/x", "env.PWD=/x"),
+    ("env.GITHUB_PAT=abc", "env.GITHUB_PAT=***"),
+    ("env.API_KEYS=abc", "env.API_KEYS=***"),
+    ("env.HF_TOKENS=abc", "env.HF_TOKENS=***"),
+    ("env.ACME_TOKENS=abc", "env.ACME_TOKENS=***"),
+    ("args.auth-tokens=abc", "args.auth-tokens=***"),
+    ("env.AUTHORIZATION=Bearer abc", "env.AUTHORIZATION=***"),
+    ("Authorization: Bearer abc", "Authorization: ***"),
+    ("args.header=Bearer abc", "args.header=Bearer ***"),
+    ("args.header=X-Api-Key: abc", "args.header=X-Api-Key: ***"),
+    ("args.url=https://abc@host/x", "args.url=https://***@host/x"),
+    ("args.url=redis://:pw@h", "args.url=redis://***@h"),
+    ("args.url=http://u:p/w@h", "args.url=http://***@h"),
+    ("args.url=http://u:p@w@h", "args.url=http://***@h"),
+    ("args.url=https://host/x?token=abc&y=1", "args.url=https://host/x?token=***"),
+    ("HTTPS_PROXY=http://u:pw@proxy:3128", "HTTPS_PROXY=http://***@proxy:3128"),
+    ("https_proxy=u:pw@proxy:3128", "https_proxy=***@proxy:3128"),
+    ("args.url=https://host:8000/x", "args.url=https://host:8000/x"),
+    ("draft.path=git@host:x", "draft.path=git@host:x"),
+    *((word, word) for name in COUNTS for word in (f"args.{name}=4", f"args={{{name}: 4}}", f"args.x=--{name} 4")),
     ("secrets.HF_TOKEN=env", "secrets.HF_TOKEN=env"),
     ("smoke.max_tokens=20", "smoke.max_tokens=20"),
     ("args.tokenizer-path=/t", "args.tokenizer-path=/t"),
@@ -188,3 +240,22 @@ SCRUBBED = [
 @pytest.mark.parametrize(("word", "told"), SCRUBBED)
 def test_values_of_secrets_are_not_told(word, told):
     assert scrub.words([word]) == [told]
+
+
+def test_the_word_after_a_secret_s_flag_is_its_value():
+    said = ["--api-key", "abc", "--header", "Authorization: Bearer abc", "--max-tokens", "4"]
+    assert scrub.words(said) == ["--api-key", "***", "--header", "Authorization: ***", "--max-tokens", "4"]
+
+
+LONG = [
+    "A" * 100000, "A_" * 50000, "_" * 100000, "-" * 100000, "a=" * 50000, "a: " * 30000, "key: " * 20000,
+    "key: " + "] " * 50000 + "x", "key:" + " " * 100000 + "x", 'key: "' + '\\"' * 50000, "key: " + "a," * 50000 + '"',
+    "--key " * 20000, "://" * 30000, "http://a:" * 10000, "a" + " " * 100000, "bearer " * 15000, "key: " + "'" * 100000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", LONG, ids=range(len(LONG)))
+def test_a_long_word_takes_no_longer_than_it_is(word):
+    began = time.process_time()
+    scrub.words([word])
+    assert time.process_time() - began < 0.5

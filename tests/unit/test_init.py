@@ -387,6 +387,14 @@ SECRETS = [
     (f"export MY_KEY={CANARY}\ntrtllm-serve /m --port 1 --api-key {CANARY}", {"MY_KEY": "env"}),
     (f"trtllm-serve /m --port 1 --api-key={CANARY}", {}),
     (f"{SERVE} --tokenizer /t --speculative-token-map /x", {}),
+    (f"export GITHUB_PAT={CANARY} HF_TOKENS={CANARY}\n{SERVE}", {"GITHUB_PAT": "env", "HF_TOKENS": "env"}),
+    (f"export SGLANG_PWD={CANARY} HF_TOKENS=a,{CANARY}\n{SERVE}", {"SGLANG_PWD": "env", "HF_TOKENS": "env"}),
+    (f"{SERVE} --x '{{\"api_key\": \"{CANARY}\"}}'", {}),
+    (f"{SERVE} --header 'Authorization: Bearer {CANARY}'", {}),
+    (f"{SERVE} --url https://{CANARY}@192.0.2.1/x", {}),
+    (f"export HF_ENDPOINT=http://u:{CANARY}@192.0.2.1\n{SERVE}", {}),
+    (f"trtllm-serve /m --port 1 --header 'Authorization: Bearer {CANARY}'", {}),
+    (f"trtllm-serve /m --port 1 --x --api-key={CANARY}", {}),
 ]  # fmt: skip
 
 
@@ -396,6 +404,21 @@ def test_secrets_are_named_and_their_values_are_nowhere(here, script, wanted):
     assert made.secrets == wanted
     written = {name: text for name, text in files(here).items() if name != "launch.sh"}
     assert CANARY not in json.dumps([told, written])
+
+
+def test_of_a_line_that_is_taken_whole_the_secret_alone_is_left_out(here):
+    made, told = of(here, "trtllm-serve /m --port 1 --x --api-key=abc --y --token a4b --max-tokens 5")
+    assert made.args == {"argv": ["trtllm-serve", "{model}", "--port", "{port}", "--x", "--y", "--max-tokens", 5]}
+    assert "a4b" not in json.dumps(told)
+
+
+COUNTED = "--max-total-tokens 5 --x '{\"num_speculative_tokens\": 3}'"
+
+
+def test_a_count_is_no_secret(here):
+    made, _ = of(here, f"export SGLANG_MAX_TOKENS=5\n{SERVE} {COUNTED}")
+    assert made.args == {"max-total-tokens": 5, "x": '{"num_speculative_tokens": 3}'}
+    assert (made.env, made.secrets) == ({"SGLANG_MAX_TOKENS": "5"}, {})
 
 
 @pytest.mark.parametrize(
