@@ -28,26 +28,27 @@ def report(options: Options, limit: int) -> int:
         def read(name: str) -> None:
             remote, root = session.remotes[name], session.machines[name].root
             found = remote.python(host.source("audit"), root, str(limit * LINES))
-            lines.extend({"host": name, **line} for line in found)
+            lines.extend({**line, "host": name} for line in found)
 
         failed = session.each(lambda remote: read(remote.host.name))
     lines.sort(key=lambda line: str(line.get("when")))
     for error in failed.values():
-        click.echo(error.what, err=True)
+        evidence = error.evidence.strip().splitlines()[-1:]
+        click.echo(render.one_line(": ".join([error.what, *evidence]), 1000), err=True)
     if options.json:
         click.echo(json.dumps(lines[-limit:], indent=1))
     elif lines:
         telling.table(commands(lines)[-limit:], COLUMNS)
-    else:
+    elif not silent and not failed:
         click.echo("nothing was changed on these hosts so far", err=True)
     return 3 if silent else next((error.exit_code for error in failed.values()), 0)
 
 
 def commands(lines: Iterable[Line]) -> list[dict[str, str]]:
     """A row for each command, by its last line: the end, or that it has none."""
-    ends: dict[tuple[Any, Any], Line] = {}
+    ends: dict[tuple[str, str], Line] = {}
     for line in lines:
-        ends[line["host"], line.get("id")] = line
+        ends[str(line["host"]), str(line.get("id"))] = line  # anybody may have written the line
     return [_row(line) for line in sorted(ends.values(), key=lambda line: str(line.get("when")))]
 
 

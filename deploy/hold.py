@@ -11,17 +11,24 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from deploy import when
+from deploy.legible import one_line
+
+WORDS = ("user", "host", "from", "reason")
 
 
 @dataclass(frozen=True)
 class Hold:
-    """Somebody's hold on a host. `left` is in seconds."""
+    """Somebody's hold on a host, in words that are safe to show. `left` is in seconds.
+
+    `named` is user@host as the host has it, to the letter: by that it is passed, and by that it is ours.
+    """
 
     user: str
     host: str  # the machine that it was taken from
     origin: str  # that machine's address as the host saw it; "here" on the host itself
     reason: str
     left: float
+    named: str
 
     @property
     def owner(self) -> str:
@@ -30,7 +37,7 @@ class Hold:
     @property
     def ours(self) -> bool:
         """Whether it stops us."""
-        return (self.user, self.host) == me()
+        return self.named == "@".join(me())
 
     def __str__(self) -> str:
         place = "" if self.origin == "here" else f" (from {self.origin})"
@@ -68,8 +75,14 @@ def parse(answer: Mapping[str, Any] | None) -> Hold | None:
     """From what a host says of its lock's file, which anybody may have written; None where nothing is held."""
     if not answer or not isinstance(answer.get("left"), int | float):
         return None
-    user, host, origin, reason = (str(answer.get(key))[: when.WHY] for key in ("user", "host", "from", "reason"))
-    return Hold(user, host, origin, reason, float(answer["left"]))
+    user, host, origin, reason = (one_line(str(answer.get(key)), when.WHY) for key in WORDS)
+    return Hold(user, host, origin, reason, float(answer["left"]), f"{answer.get('user')}@{answer.get('host')}")
+
+
+def own(reason: str, left: float) -> Hold:
+    """One of ours, taken just now."""
+    user, host = me()
+    return Hold(user, host, "here", reason, left, f"{user}@{host}")
 
 
 def _now() -> datetime:

@@ -33,6 +33,11 @@ def release(session: Session) -> None:
         raise together(failed)
 
 
+def notes(session: Session) -> list[str]:
+    """What the user should know of the audits of the hosts in hand."""
+    return [remote.lease.note for remote in session.remotes.values() if remote.lease and remote.lease.note]
+
+
 def _put_back(remote: Remote) -> None:
     lease = _lease(remote)
     if lease.before:

@@ -14,6 +14,7 @@ from typing import Any, Self
 from deploy import hold, host
 from deploy.errors import DeployError, Locked
 from deploy.inventory import Host
+from deploy.legible import one_line
 from deploy.transport import Process, Transport
 
 LONGEST = 24 * 3600.0
@@ -174,7 +175,8 @@ def _who(owner: dict[str, object]) -> str:
         return "somebody (no name was left)"
     since = owner.get("since")
     when = time.strftime("%H:%M:%S", time.localtime(since)) if isinstance(since, float) else "a time not told"
-    return f"{owner.get('user')}@{owner.get('host')} (pid {owner.get('pid')}): {owner.get('reason')}, since {when}"
+    user, machine, pid, reason = (one_line(str(owner.get(key)), SHOWN) for key in ("user", "host", "pid", "reason"))
+    return f"{user}@{machine} (pid {pid}): {reason}, since {when}"
 
 
 def _line(order: dict[str, Any]) -> bytes:

@@ -87,6 +87,7 @@ class Machine:
     deployments: Mapping[str, Deployment]
     busy: str = ""  # who has its lock, and for what
     hold: Hold | None = None
+    unread: str = ""  # why its lock's file cannot be read, so that neither is known
 
     @property
     def releases(self) -> str:
@@ -179,6 +180,7 @@ def parse(answer: Mapping[str, Any]) -> Machine:
         deployments={name: _deployment(name, found) for name, found in answer["deployments"].items()},
         busy=lease.who(owner) if said.get("taken") else "",
         hold=hold.read(held, said.get("now", 0.0)),
+        unread=said.get("error", ""),
     )
 
 

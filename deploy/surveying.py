@@ -116,7 +116,8 @@ def _machine(answer: list[Any]) -> Row:
         if one.current
     ]
     hold = machine.hold.to_json() if machine.hold else None
-    return {"deployed": deployed, "busy": machine.busy or None, "hold": hold}
+    why = {"why": f"its lock cannot be read: {machine.unread}"} if machine.unread else {}
+    return {"deployed": deployed, "busy": machine.busy or None, "hold": hold, **why}
 
 
 def _alive(run: Run) -> str:

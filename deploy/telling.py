@@ -12,11 +12,12 @@ from deploy.deploying import key
 from deploy.errors import ConfigError, DeployError
 from deploy.plan import Node
 from deploy.remote import Remote
-from deploy.render import clean
+from deploy.render import one_line
 from deploy.session import Session
 from deploy.state import Run
 
 State = Literal["serving", "loading", "following", "stopped", "dead"]
+LONGEST = 2000  # characters of a cell
 COLUMNS = ("host", "deployment", "state", "since", "run", "model", "draft", "port", "accept_length", "why", "hold")
 
 
@@ -33,6 +34,8 @@ def status(session: Session, wanted: str | None) -> list[dict[str, Any]]:
             if deployment.current and wanted in (None, name)
         ]
         own = own or ([] if wanted else [{"host": host, "state": "nothing deployed"}])
+        if machine.unread:
+            own = [{**row, "why": row.get("why") or f"its lock cannot be read: {machine.unread}"} for row in own]
         rows += [{**row, "hold": machine.hold.to_json()} for row in own] if machine.hold else own
     return rows
 
@@ -122,4 +125,4 @@ def cell(value: Any) -> str:
         return f"{value:.2f}"
     if isinstance(value, Mapping):  # what has words of its own
         value = value["text"]
-    return "" if value is None else clean(str(value))
+    return "" if value is None else one_line(str(value), LONGEST)

@@ -9,8 +9,10 @@ import re
 from datetime import datetime, timedelta
 
 from deploy.errors import ConfigError
+from deploy.legible import clean
 
 LONGEST = 7 * 24 * 3600  # seconds; beyond that a hold is only forgotten
+CENTURY = 100 * 365 * 24 * 3600  # seconds; what is longer is told without its length
 WHY = 200  # characters of a reason; the lock's file must fit into one page, which is written at once or not at all
 EXAMPLES = "until 18:00, until tomorrow 9:00, until Monday 9:00, until 2026-11-30 18:00, for 90m, for 1h30m, for 2 days"
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -31,7 +33,7 @@ def parse(text: str, now: datetime) -> tuple[str, float]:
     if not found:
         raise ConfigError(f"{text!r} has no end", remedy=f"say until when: {EXAMPLES}")
     seconds = _duration(found["end"]) if found["kind"].lower() == "for" else _until(found["end"], now)
-    why = " ".join(found["why"].split()).rstrip(",;:")
+    why = " ".join(clean(found["why"]).split()).rstrip(",;:")
     if not why:
         raise ConfigError(f"{text!r} does not say why", remedy='others will ask: "bench until 18:00"')
     if len(why) > WHY:
@@ -41,8 +43,13 @@ def parse(text: str, now: datetime) -> tuple[str, float]:
         remedy = f"did you mean until tomorrow {found['end']}?" if bare else f"say until when: {EXAMPLES}"
         raise ConfigError(f"{found['end']!r} is in the past, by {span(-seconds)}", remedy=remedy)
     if seconds > LONGEST:
-        raise ConfigError(f"{found['end']!r} is in {span(seconds)}; the longest is 7 days", remedy="hold it again then")
+        far = f"is in {span(seconds)}" if seconds < CENTURY else "is no time of these days"
+        raise ConfigError(f"{_short(found['end'])!r} {far}; the longest is 7 days", remedy="hold it again then")
     return why, seconds
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def _duration(text: str) -> float:
@@ -58,7 +65,10 @@ def _until(text: str, now: datetime) -> float:
     end = _at(clock, now) if clock else _date(text.strip())
     if end is None:
         raise ConfigError(f"{text!r} is no time", remedy=f"say until when: {EXAMPLES}")
-    return end.timestamp() - now.timestamp()
+    try:
+        return end.timestamp() - now.timestamp()
+    except (ValueError, OverflowError):  # the years 1 and 9999 have times that no clock of a zone can tell
+        raise ConfigError(f"{text!r} is no time of these days", remedy=f"say until when: {EXAMPLES}") from None
 
 
 def _at(clock: re.Match[str], now: datetime) -> datetime | None:

@@ -19,7 +19,7 @@ DEPLOY = Path(__file__).parent.parent / "deploy"
 # From the bottom to the top; a package stands for those of its modules that are not named.
 LAYERS = [
     "__init__ errors registry",
-    "words scrub when events findings host options config",
+    "words scrub legible when events findings host options config",
     "config.consistency profile project config.extends config.editor inventory config.signs config.sources settings",
     "checkpoint engines environments transport",
     "plan hold",
@@ -58,7 +58,7 @@ BORDERS = {
 
 # What a module of a group may import of deploy, where its layer would allow more.
 ONLY = {
-    "render": "render events errors registry",
+    "render": "render events errors legible registry",
     "record": "events errors host",
     "facts": "facts host errors",
     "engines": "engines registry errors profile words host",

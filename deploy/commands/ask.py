@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deploy.commands._options import shared, without_events
+from deploy.commands._options import Finite, shared, without_events
 from deploy.errors import ConfigError, Interrupted, NotReady, SmokeFailed
 from deploy.options import Options
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from deploy.plan import Node
     from deploy.remote import Remote
 
+LONGEST = 24 * 3600.0  # seconds
+
 
 @click.command
 @click.option("--system", default="", metavar="TEXT", help="A system message before the question.")
 @click.option("--max-tokens", type=click.IntRange(min=1), default=1024, show_default=True, help="At most so many.")
-@click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True, help="0: the likeliest.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0.1), default=300.0, show_default=True, help="Seconds without a word."
-)
+@click.option("--temperature", type=Finite(min=0), default=0.0, show_default=True, help="0: the likeliest.")
+@click.option("--timeout", type=Finite(0.1, LONGEST), default=300.0, show_default=True, help="Seconds without a word.")
 @shared
 def ask(options: Options, system: str, max_tokens: int, temperature: float, timeout: float) -> int:
     """Ask what runs a QUESTION through its chat route; - takes it from stdin. Nothing is recorded.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deploy.commands._options import later
+from deploy.commands._options import Finite, later
 
 if TYPE_CHECKING:
     from deploy.events import Event
@@ -25,7 +25,7 @@ COMMAND = 40  # characters of it in the list: one long command must not make eve
 @click.command
 @click.argument("run", required=False, shell_complete=later("runs"))
 @click.option("--replay", is_flag=True, help="Show the run's events once more, as they were seen.")
-@click.option("--speed", type=click.FloatRange(min=0), default=0.0, help="Replay this many times as fast; 0: at once.")
+@click.option("--speed", type=Finite(min=0), default=0.0, help="Replay this many times as fast; 0: at once.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="List at most so many runs.")
 @click.option("--hosts", metavar="PATTERNS", help="What was changed on these hosts, by anybody, from their own audit.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

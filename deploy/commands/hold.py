@@ -28,7 +28,7 @@ def hold(hosts: str, words: tuple[str, ...], project: Path | None, *, as_json: b
     from datetime import datetime
 
     from deploy import holding, running, when
-    from deploy.hold import Hold, me
+    from deploy.hold import own
     from deploy.options import Options
     from deploy.session import Session
 
@@ -38,8 +38,8 @@ def hold(hosts: str, words: tuple[str, ...], project: Path | None, *, as_json: b
     with Session(f"hold {said}") as session:
         session.open(running.hosts(options), locked=True)
         holding.hold(session, reason, seconds)
-        notes = [remote.lease.note for remote in session.remotes.values() if remote.lease and remote.lease.note]
-        held = {name: Hold(*me(), "here", reason, seconds) for name in session.remotes}
+        notes = holding.notes(session)
+        held = {name: own(reason, seconds) for name in session.remotes}
     for note in notes:
         click.echo(note, err=True)
     if as_json:

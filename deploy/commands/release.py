@@ -28,6 +28,7 @@ def release(hosts: str, project: Path | None, *, force: bool, as_json: bool) -> 
     import json
 
     from deploy import holding, running
+    from deploy.errors import Locked
     from deploy.options import Options
     from deploy.session import Session
 
@@ -35,19 +36,32 @@ def release(hosts: str, project: Path | None, *, force: bool, as_json: bool) -> 
     with Session(f"release {hosts}") as session:
         silent = running.ask(options, session)
         held = {name: machine.hold for name, machine in session.machines.items() if machine.hold}
-        rows = [{"host": name, "released": held[name].to_json() if name in held else None} for name in session.remotes]
+        unread = {
+            name: f"{session.remotes[name].host.lock} cannot be read: {machine.unread}"
+            for name, machine in session.machines.items()
+            if machine.unread
+        }
+        rows = [
+            {"host": name, "released": held[name].to_json() if name in held else None}
+            | ({"error": unread[name]} if name in unread else {})
+            for name in session.remotes
+        ]
         others = {name: hold for name, hold in held.items() if not hold.ours}
         _agree(others, force=force)
         session.keep(held)
-        session.lock({name: hold.owner for name, hold in others.items()})
+        session.lock({name: hold.named for name, hold in others.items()})
         holding.release(session)
+        notes = holding.notes(session)
         session.outcome = (0, "; ".join(sorted({f"released {hold.owner}: {hold.reason}" for hold in held.values()})))
+    for note in notes:
+        click.echo(note, err=True)
+    for name, why in unread.items():
+        click.echo(f"{name}: whether it is held is not known: {why}", err=True)
     if as_json:
         click.echo(json.dumps(rows, indent=1))
-    for row in [] if as_json else rows:
-        name = str(row["host"])
+    for name in [] if as_json else [str(row["host"]) for row in rows if row["host"] not in unread]:
         click.echo(f"{name}: released, it was held {held[name]}" if name in held else f"{name}: nobody held it")
-    return 3 if silent else 0
+    return 3 if silent else Locked.exit_code if unread else 0
 
 
 def _agree(others: dict[str, Hold], *, force: bool) -> None:

@@ -6,6 +6,7 @@ Runs on the host: Python >= 3.8, standard library only.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -118,17 +119,25 @@ def deployments(root: str) -> Answer:
 
 
 def lock(path: str) -> Answer:
-    """What the lock's file says, by our clock, and whether somebody has it.
+    """What the lock's file says, by our clock, and whether somebody has it; or why that cannot be told.
 
     Who only looks must not lock: a client that takes it at that moment would be refused.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # never taken, or none that anybody could take
+    except (FileNotFoundError, NotADirectoryError):  # never taken
         return {}
-    about = os.fstat(fd)
-    lines = os.pread(fd, 65536, 0).decode(errors="replace").split("\n") if stat.S_ISREG(about.st_mode) else []
-    os.close(fd)
+    except OSError as error:
+        return {"error": "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror}
+    try:
+        about = os.fstat(fd)
+        if not stat.S_ISREG(about.st_mode):
+            return {"error": "not a regular file"}
+        lines = os.pread(fd, 65536, 0).decode(errors="replace").split("\n")
+    except OSError as error:
+        return {"error": error.strerror}
+    finally:
+        os.close(fd)
     locks = [line.split() for line in text("/proc/locks").splitlines()]
     taken = any(words[1] == "FLOCK" and words[5].endswith(f":{about.st_ino}") for words in locks if len(words) > 5)
     return {"lines": lines[1:3], "taken": taken, "now": time.time()}

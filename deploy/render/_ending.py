@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.events import Event
+from deploy.legible import one_line
 from deploy.render import _words
 from deploy.render._state import State
 
@@ -22,7 +23,7 @@ _WIDEST: Final = 120  # columns of a box: longer lines are hard to read
 def ending(state: State) -> Group:
     """All that is to be told below the grid once a run is over."""
     parts: list[RenderableType] = [*_findings(state), *_boxes(state)]
-    parts += [Text(f"! {_words.one_line(note)}", "yellow") for note in state.notes]
+    parts += [Text(f"! {one_line(note)}", "yellow") for note in state.notes]
     parts += _verdict(state)
     return Group(*parts)
 
@@ -53,7 +54,7 @@ def _box(same: list[Event]) -> RenderableType:
         parts += [Text(), *(_indented(line, "dim") for line in evidence)]
     if first.facts.get("remedy"):
         parts += [Text(), _remedy(first)]
-    where = " · ".join(part for part in (_hosts(same), _words.one_line(first.step), word) if part)
+    where = " · ".join(part for part in (_hosts(same), one_line(first.step), word) if part)
     return _framed(Group(*parts), where, style)
 
 
@@ -80,7 +81,7 @@ def _verdict(state: State) -> list[RenderableType]:
     sign = Text("✗ " if code else "✓ ", "bold red" if code else "bold green")
     took = _words.seconds(_words.number(event.facts.get("seconds")) or event.at - state.started)
     tail = f"  exit {code}, {took}" if code else f"  {took}"
-    return [Text.assemble(sign, (_words.one_line(event.text), "bold"), (tail, "dim")), *lines]
+    return [Text.assemble(sign, (one_line(event.text), "bold"), (tail, "dim")), *lines]
 
 
 def _slowest(state: State) -> str:
@@ -100,7 +101,7 @@ def _together(events: Iterable[Event], key: Callable[[Event], Hashable]) -> list
 
 
 def _hosts(same: list[Event]) -> str:
-    return _words.one_line(", ".join(dict.fromkeys(event.host for event in same if event.host)))
+    return one_line(", ".join(dict.fromkeys(event.host for event in same if event.host)))
 
 
 def _remedy(event: Event) -> RenderableType:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.events import Event
+from deploy.legible import one_line
 from deploy.render import _words
 from deploy.render._state import Cell, Mark, Row, State
 
@@ -36,7 +37,7 @@ class Grid:
         """What fits: one column of steps, a column for each step, or a sign for each step."""
         state = self.state
         yield _title(state, self.now)
-        yield from (Text(_words.one_line(why), style="dim") for why in state.decided[:3])
+        yield from (Text(one_line(why), style="dim") for why in state.decided[:3])
         if len(state.rows) == 1:
             yield from self._tall(next(iter(state.rows.values())), bar=options.max_width // 8)
         elif options.max_width >= _wide_width(state) + _ROOM:
@@ -44,7 +45,7 @@ class Grid:
         else:
             yield self._narrow(bar=options.max_width // 10)
         if state.ended is None:
-            yield from (Text(f"! {_words.one_line(note)}", style="yellow") for note in state.notes[-3:])
+            yield from (Text(f"! {one_line(note)}", style="yellow") for note in state.notes[-3:])
 
     def _tall(self, row: Row, bar: int) -> Iterator[RenderableType]:
         table = Table.grid(padding=(0, 2, 0, 0), expand=True)
@@ -58,22 +59,20 @@ class Grid:
         for step in self.state.steps:
             cell = row.cell(step)
             style = STYLES[cell.mark] if cell.mark in ("pending", "skipped") else ""
-            table.add_row(
-                self._sign(cell), Text(_words.one_line(step), style), self._took(cell), self._words(row, cell, bar)
-            )
+            table.add_row(self._sign(cell), Text(one_line(step), style), self._took(cell), self._words(row, cell, bar))
         yield table
         if self.state.ended is None and row.line and row.said and row.line != row.said.text:
-            yield Text(_words.one_line(row.line), style="dim", no_wrap=True, overflow="ellipsis")
+            yield Text(one_line(row.line), style="dim", no_wrap=True, overflow="ellipsis")
 
     def _wide(self) -> RenderableType:
         table = Table(box=None, padding=(0, 2, 0, 0), expand=True, header_style="dim", pad_edge=False)
         table.add_column("host", no_wrap=True, max_width=24)
         for step in self.state.steps:
-            table.add_column(Text(_words.one_line(step)), justify="right", min_width=7, no_wrap=True)
+            table.add_column(Text(one_line(step)), justify="right", min_width=7, no_wrap=True)
         table.add_column("", ratio=1, no_wrap=True, overflow="ellipsis")
         for row in self.state.rows.values():
             cells = [self._timed(row.cell(step)) for step in self.state.steps]
-            table.add_row(Text(_words.one_line(row.host)), *cells, self._words(row, row.cell(row.step), bar=12))
+            table.add_row(Text(one_line(row.host)), *cells, self._words(row, row.cell(row.step), bar=12))
         return table
 
     def _narrow(self, bar: int) -> RenderableType:
@@ -87,9 +86,9 @@ class Grid:
             cell = row.cell(row.step)
             signs = Text().join(self._sign(row.cell(step)) for step in self.state.steps)
             table.add_row(
-                Text(_words.one_line(row.host)),
+                Text(one_line(row.host)),
                 signs,
-                Text(_words.one_line(row.step)),
+                Text(one_line(row.step)),
                 self._took(cell),
                 self._words(row, cell, bar),
             )
@@ -111,9 +110,9 @@ class Grid:
     def _words(self, row: Row, cell: Cell, bar: int) -> Text:
         if cell.mark not in ("running", "left") or cell.text:
             style = "red" if cell.mark == "failed" else "dim" if cell.mark == "skipped" else ""
-            return Text(_words.one_line(cell.text), style)
+            return Text(one_line(cell.text), style)
         if row.said is None:
-            return Text(_words.one_line(row.line), "dim")
+            return Text(one_line(row.line), "dim")
         words = [Text(_words.said(row.said)), Text(_words.progress(row.said.facts), "cyan")]
         if len(self.state.rows) > 1:  # beside other columns there is little room, and how far it is matters most
             words.reverse()
@@ -126,7 +125,7 @@ def _title(state: State, now: float) -> RenderableType:
     table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
     table.add_column(justify="right", no_wrap=True)
     at = now if state.ended is None else state.at
-    run = Text(_words.one_line(str(state.facts.get("id") or "")), "dim")
+    run = Text(one_line(str(state.facts.get("id") or "")), "dim")
     took = Text(_words.seconds(at - state.started).rjust(7))
     table.add_row(Text(_words.title(state.facts), "bold"), Text.assemble(run, took))
     return table

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from deploy.events import Event
+from deploy.legible import one_line
 from deploy.render import _words
 from deploy.render._pace import is_for_people, paced
 
@@ -57,7 +58,7 @@ class Lines:
             return self._failure(event)
         if event.kind == "run_ended":
             return self._ended(event)
-        return [self._line(event, _words.one_line(_text(event)), _STYLES.get(event.kind, ""))]
+        return [self._line(event, one_line(_text(event)), _STYLES.get(event.kind, ""))]
 
     def _measure(self, event: Event) -> None:
         if event.kind == "run_started":
@@ -71,7 +72,7 @@ class Lines:
         if not is_for_people(event) or (event.step == _QUIET_STEP and self.verbosity < 1):
             return []
         log = event.facts.get("log") if self.verbosity > 1 else None
-        lines = [self._line(event, "| " + _words.one_line(log), "dim")] if isinstance(log, str) and log.strip() else []
+        lines = [self._line(event, "| " + one_line(log), "dim")] if isinstance(log, str) and log.strip() else []
         key = event.host, event.step
         event, self.first[key] = paced(event, self.first.get(key))
         text = _words.doing(event)
@@ -97,13 +98,13 @@ class Lines:
             return [self._line(event, "CRASHED: this is a bug in deploy", "red"), *block]
         evidence = [Line(f"{_INDENT}| {line}") for line in _words.last_lines(str(event.facts.get("evidence") or ""))]
         word, style = ("stopped", "yellow") if _words.is_stop(event) else ("FAILED", "red")
-        text = _words.one_line(event.text)
+        text = one_line(event.text)
         first = self._line(event, text if text.startswith(word) else f"{word}: {text}", style)
         return [first, *evidence, *_remedy(event.facts.get("remedy"))]
 
     def _ended(self, event: Event) -> list[Line]:
         code = event.facts.get("exit_code", 0)
-        text = _words.one_line(event.text) + (f" (exit {code})" if code else "")
+        text = one_line(event.text) + (f" (exit {code})" if code else "")
         last = Line(f"{self._elapsed(event)}  {text}", "red" if code else "green")
         if self.verbosity < 0:
             return [last]
@@ -113,9 +114,9 @@ class Lines:
         words = [self._elapsed(event)]
         host = event.host or ",".join(map(str, event.facts.get("hosts", ()) if event.kind == "decided" else ()))
         if host:
-            words.append(_words.one_line(host, 60).ljust(self.columns.host))
+            words.append(one_line(host, 60).ljust(self.columns.host))
         if event.step:
-            words.append(_words.one_line(event.step).ljust(self.columns.step))
+            words.append(one_line(event.step).ljust(self.columns.step))
         return Line("  ".join([*words, text]).rstrip(), style)
 
     def _elapsed(self, event: Event) -> str:

@@ -220,6 +220,36 @@ def test_a_work_folder_that_cannot_be_written_for_the_audit_is_a_note(project: P
     assert (done.code, "audit.jsonl cannot be written: Is a directory" in done.err) == (0, True), done.err
 
 
+def test_a_release_tells_as_well_that_the_audit_cannot_be_written(project: Project) -> None:
+    assert project.run("hold", "localhost", "bench for 2h").code == 0
+    (audit_file,) = project.folder.glob("work/*/audit.jsonl")
+    audit_file.unlink()
+    audit_file.mkdir()
+    done = project.run("release", "localhost")
+    assert (done.code, "audit.jsonl cannot be written: Is a directory" in done.err) == (0, True), done.err
+    done = project.run("history", "--hosts", "all")
+    assert (done.code != 0, "Is a directory" in done.err, "nothing was changed" in done.err) == (True, True, False)
+
+
+def test_a_lock_that_cannot_be_read_is_not_told_as_free(project: Project) -> None:
+    (project.folder / "lock").symlink_to("/etc/hostname")
+    done = project.run("release", "localhost")
+    assert (done.code, "nobody held it" in done.out) == (4, False)
+    assert f"{project.folder}/lock cannot be read: it is a symbolic link" in done.err
+    assert "cannot be read" in project.run("release", "localhost", "--json").json[0]["error"]
+    assert "its lock cannot be read" in project.run("status", "--hosts", "localhost").out
+
+
+def test_a_line_of_the_audit_cannot_name_another_host(project: Project) -> None:
+    assert project.run("hold", "localhost", "bench for 2h").code == 0
+    (audit_file,) = project.folder.glob("work/*/audit.jsonl")
+    with audit_file.open("a") as file:
+        file.write('{"host": "gpu9", "id": [1], "when": "9", "what": NaN}\n')
+    (line,) = project.run("history", "--hosts", "all", "--json", "--limit", "1").json
+    assert (line["host"], line["what"]) == ("localhost", None)
+    assert "gpu9" not in project.run("history", "--hosts", "all").out
+
+
 def test_history_says_what_it_does_not_take_together(project: Project) -> None:
     done = project.run("history", "last", "--hosts", "all")
     assert (done.code, "RUN or --hosts" in done.err) == (2, True), done.err

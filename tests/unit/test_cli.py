@@ -74,7 +74,10 @@ WRONG = [
     (["up"], "no profile is named\n-> profile=NAME; known: kimi"),
     (["up", "profile=kimi", "kimi"], "'kimi' is not key=value"),
     (["logs", "-n", "many"], "many"),
+    *((["ask", "x", "--timeout", number], number) for number in ("nan", "inf", "1e300", "-1", "0")),
+    *((["ask", "x", "--temperature", number], number) for number in ("nan", "inf")),
     (["history", "nothing"], "there are no runs"),
+    (["history", "last", "--replay", "--speed", "nan"], "nan"),
     (["--project", "/nowhere", "status"], "No such option"),
     (["status", "--project", "/nowhere"], "/nowhere is not a project"),
 ]

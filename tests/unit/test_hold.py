@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from deploy import hold, scrub, when
+from deploy import auditing, hold, lease, scrub, telling, when
 from deploy.errors import ConfigError
 
 
@@ -80,6 +80,11 @@ REFUSED = [
     ("bench until tomorrow", "is no time"),
     ("bench until someday 9:00", "is no time"),
     ("bench until I am done", "is no time"),
+    (f"bench for {'9' * 400} days", "the longest is 7 days"),
+    ("bench for 99999999999 days", "the longest is 7 days"),
+    ("bench until 0001-01-01 00:00", "is no time of these days"),
+    ("bench until 0001-01-01 00:00+14:00", "is in the past"),
+    ("bench until 9999-12-31 23:59-12:00", "the longest is 7 days"),
     ("bench for ever", "is no duration"),
     ("bench for 2", "is no duration"),
     ("bench for 2 moons", "is no duration"),
@@ -151,6 +156,49 @@ def test_what_is_no_hold_or_has_ended_stops_nobody(line):
 def test_words_of_a_hold_are_not_longer_than_a_line():
     found = hold.read(json.dumps({**WRITTEN, "reason": "x" * 10000, "user": None}), now=800.0)
     assert found and (len(found.reason), found.user) == (when.WHY, "None")
+
+
+@pytest.mark.parametrize("key", ["user", "host", "from", "reason"])
+def test_words_of_a_hold_steer_no_terminal_and_forge_no_line(key):
+    found = hold.read(json.dumps({**WRITTEN, key: "a\x1b[2J\x1b]0;x\x07\nb\u202e\u0085c"}), now=800.0)
+    assert found and "a bc" in str(found)
+    assert telling.lines([{"host": "h", "hold": found.to_json()}], ("host", "hold"))[1:] == [f"h     {found}"]
+
+
+def test_a_hold_is_passed_by_the_letters_of_its_name():
+    user, machine = hold.me()
+    found = hold.read(json.dumps({**WRITTEN, "user": f"{user}\x1b[0m", "host": machine}), now=800.0)
+    assert found and (found.owner, found.named, found.ours) == (
+        f"{user}@{machine}", f"{user}\x1b[0m@{machine}", False
+    )  # fmt: skip
+
+
+def test_who_has_a_lock_is_told_in_one_clean_line():
+    told = lease.who(json.dumps({"user": "a\nb", "host": "\x1b[2Jc", "pid": [1], "reason": "d\ne", "since": 1.0}))
+    assert told.startswith("a b@c (pid [1]): d e, since ")
+
+
+def test_our_own_words_are_clean_before_they_are_written():
+    assert when.parse("a\x1b[2J\nb for 2h", now()) == ("a b", 2 * H)
+
+
+def test_a_cell_of_a_table_is_one_line():
+    assert telling.lines([{"host": "a\nb  up"}], ("host",)) == ["host", "a b up"]
+
+
+# ---- the audit as the host tells it ------------------------------------------------------------------------------
+
+ODD = [
+    {"id": [1]}, {"host": "h", "id": {"a": 1}}, {"when": [1], "what": {"a": 1}, "who": None}, {"outcome": 3},
+    {"event": "ended", "outcome": {"exit_code": [1], "seconds": "x", "words": ["a\nb"]}},
+    {"event": [1], "when": 10**400},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ODD, ids=range(len(ODD)))
+def test_a_line_that_anybody_wrote_is_a_row(line):
+    (row,) = auditing.commands([{"host": "gpu1", **line}])
+    assert all(isinstance(cell, str) and "\n" not in cell for cell in row.values())
 
 
 def test_ours_is_what_we_wrote_from_this_machine():

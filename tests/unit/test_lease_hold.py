@@ -89,9 +89,9 @@ class Machine:
     def audit(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.root / "audit.jsonl").read_text().splitlines()]
 
-    def seen(self) -> Any:
+    def seen(self, *prefix: str) -> Any:
         """What who only looks sees of the lock."""
-        argv = ["/usr/bin/python3", "-I", "-c", STATE, str(self.work), str(self.lock)]
+        argv = [*prefix, "/usr/bin/python3", "-I", "-c", STATE, str(self.work), str(self.lock)]
         return json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)["lock"]
 
 
@@ -213,7 +213,17 @@ def test_who_only_looks_sees_who_works_and_who_holds_and_is_in_nobody_s_way(mach
     assert (seen["taken"], seen["lines"][0], json.loads(seen["lines"][1])["reason"]) == (False, "", "bench")
     machine.lock.unlink()
     machine.lock.mkdir()
-    assert machine.seen()["lines"] == []
+    assert machine.seen() == {"error": "not a regular file"}
+
+
+@as_root
+def test_a_lock_that_may_not_be_read_is_not_taken_for_one_that_nobody_has(machine):
+    machine.lock.write_text("")
+    machine.lock.chmod(0o600)
+    assert machine.seen(*NOBODY) == {"error": "Permission denied"}
+    machine.lock.unlink()
+    machine.lock.symlink_to("/etc/hostname")
+    assert machine.seen() == {"error": "it is a symbolic link"}
 
 
 # ---- the audit ---------------------------------------------------------------------------------------------------
@@ -314,9 +324,37 @@ def test_a_full_disk_is_a_note_and_its_half_line_spoils_no_other(machine):
         pass
     lines = file.read_text().splitlines()
     assert [json.loads(line)["event"] for line in lines[2:]] == ["began", "ended"]
+    assert [line.get("event") for line in json.loads(read(machine).stdout)] == [None, "began", "ended"]
+
+
+def read(machine: Machine) -> subprocess.CompletedProcess[str]:
     argv = ["/usr/bin/python3", "-I", "-c", host.source("audit"), str(machine.root), "10"]
-    read = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
-    assert [line.get("event") for line in read] == [None, "began", "ended"]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10)
+
+
+UNREADABLE: list[tuple[str, Callable[[Path], object], str]] = [
+    ("fifo", os.mkfifo, "not a regular file"),
+    ("folder", Path.mkdir, "Is a directory"),
+    ("device", lambda path: os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 5)), "not a regular file"),
+    ("link", lambda path: path.symlink_to("/etc/hostname"), "it is a symbolic link"),
+]
+
+
+@as_root
+@pytest.mark.parametrize(("make", "why"), [case[1:] for case in UNREADABLE], ids=[case[0] for case in UNREADABLE])
+def test_what_is_no_audit_is_told_at_once(machine, make, why):
+    machine.root.mkdir(parents=True)
+    make(machine.root / "audit.jsonl")
+    done = read(machine)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (
+        1, "", f"cannot read {machine.root}/audit.jsonl: {why}"
+    )  # fmt: skip
+
+
+def test_the_audit_is_told_as_json_whatever_stands_in_it(machine):
+    machine.root.mkdir(parents=True)
+    (machine.root / "audit.jsonl").write_text('{"a": NaN, "b": [-Infinity, 1e999, 1.5]}\n[1]\n{"c"\n')
+    assert read(machine).stdout.strip() == '[{"a": null, "b": [null, null, 1.5]}]'
 
 
 def test_a_client_that_is_killed_leaves_its_hold_and_a_line(machine, tmp_path):

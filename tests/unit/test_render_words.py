@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.events import Event
+from deploy.legible import clean, one_line
 from deploy.render import _words
 
 FOREIGN = st.text(st.characters() | st.sampled_from("\x1b[]\x07\r\n\t\x9b\u202e;0mHJ"))
@@ -30,16 +31,16 @@ FOREIGN = st.text(st.characters() | st.sampled_from("\x1b[]\x07\r\n\t\x9b\u202e;
     ],
 )
 def test_what_steers_a_terminal_is_taken_out_and_the_words_stay(text, shown):
-    assert shown == _words.clean(text)
+    assert shown == clean(text)
 
 
 @given(FOREIGN)
 def test_no_text_keeps_a_control_character(text):
-    shown = _words.clean(text)
+    shown = clean(text)
     assert not [char for char in shown if char != "\n" and not char.isprintable() and ord(char) < 0xA0]
     assert "\u202e" not in shown
     shown.encode()  # nothing that a stream would refuse
-    assert "\n" not in _words.one_line(text)
+    assert "\n" not in one_line(text)
 
 
 @pytest.mark.parametrize(
