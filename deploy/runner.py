@@ -150,6 +150,7 @@ def _skip(course: Course, steps: Recipe) -> None:
 
 def _afterwards(course: Course, failures: list[Failure]) -> None:
     """Tell the failures, run the `failed` hooks, and stop the server if the profile says so."""
+    _way_back(course, failures[0].error)
     for failure in failures:
         remote = course.remotes[failure.host]
         remote.step = failure.step
@@ -167,6 +168,21 @@ def _afterwards(course: Course, failures: list[Failure]) -> None:
         and "launch" in course.done
     ):
         _roll_back(course)
+
+
+def _way_back(course: Course, error: DeployError) -> None:
+    """Where an earlier server was stopped for what failed, the error's remedy says how it comes back."""
+    head = course.replica.head
+    undone = course.recipe is not ROLLBACK and "stop" in course.done
+    if not undone or head.profile.on_failure == "rollback" or isinstance(error, Interrupted | Locked):
+        return
+    place = course.remote(head).place
+    good = place.current if place.current and place.current.good else place.previous
+    if good:
+        way = (
+            f"the last good run, {good.id}, is stopped; this brings it back: deploy rollback profile={head.deployment}"
+        )
+        error.remedy = "\n".join(part for part in (error.remedy, way) if part)
 
 
 def _roll_back(course: Course) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy import drafts, environments, hooks, plan, project, settings
+from deploy import drafts, environments, hooks, plan, project, registry, settings
 from deploy.checkpoint import manifest
 from deploy.errors import ConfigError
 from deploy.inventory import Host, Inventory
@@ -63,6 +63,7 @@ def load(
     wish = Wish(found, hosts, tuple(_settled(word, profile) for word in said), _source(profile) if ckpt else kept)
     _look_at_draft(wish)
     _look_at_hooks(profile)
+    _look_at_waivers(wish)
     return wish
 
 
@@ -107,6 +108,16 @@ def _look_at_draft(wish: Wish) -> None:
     host, path = drafts.split(wish.profile.draft.path, wish.inventory)
     if not host:
         manifest.source(Path(path))
+
+
+def _look_at_waivers(wish: Wish) -> None:
+    """A waiver that names no check lets nothing pass: a typo would wait until that check fails."""
+    known = registry.names("deploy.checks")
+    for host in wish.hosts:
+        for name in wish.settings.profile(host).waive:
+            if name not in known:
+                where = wish.settings.origin("waive", host).where
+                raise ConfigError(f"{where}: waive: there is no check {name!r}", remedy=registry.nearest(name, known))
 
 
 def _look_at_hooks(profile: Profile) -> None:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, cast
 
 from deploy import registry
-from deploy.errors import ConfigError, RemoteFailed
+from deploy.errors import RemoteFailed
 from deploy.findings import Finding, Verdict
 
 if TYPE_CHECKING:
@@ -36,16 +36,9 @@ class Check(Protocol):
 
 
 def run(node: Node, remote: Remote) -> Iterator[Finding]:
-    """Every check, a few side by side; one that the host would not answer is UNKNOWN, and the others go on.
-
-    ConfigError where the profile waives a check that does not exist: a typo would wait until that check fails.
-    """
-    names = registry.names(__name__)
-    for waived in node.profile.waive:
-        if waived not in names:
-            raise ConfigError(f"waive: there is no check {waived!r}", remedy=registry.nearest(waived, names))
+    """Every check, a few side by side; one that the host would not answer is UNKNOWN, and the others go on."""
     with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="check") as pool:
-        for found in pool.map(lambda name: _findings(name, node, remote), names):
+        for found in pool.map(lambda name: _findings(name, node, remote), registry.names(__name__)):
             yield from found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -17,6 +18,13 @@ def another_draft(folder: Path) -> Path:
     return folder
 
 
+def waives_what_is_no_check(manifest: Path) -> None:
+    """As a version launched it whose checks had other names."""
+    said = json.loads(manifest.read_text())
+    said["node"]["profile"]["waive"] = ["nope"]
+    manifest.write_text(json.dumps(said))
+
+
 @pytest.mark.parametrize("failures", [0, 1, 2])
 def test_it_goes_back_to_the_last_good_run(project: Project, tmp_path: Path, failures: int) -> None:
     project.fake()
@@ -28,6 +36,8 @@ def test_it_goes_back_to_the_last_good_run(project: Project, tmp_path: Path, fai
     for number in range(failures):
         dead = project.run("restart", "--ckpt", str(another_draft(tmp_path / f"d{number}")), 'env.FAKE={"die_at":"kv"}')
         assert dead.code == 6, dead.err
+        assert "brings it back: deploy rollback profile=fake" in dead.err
+    waives_what_is_no_check(Path(good["folder"]) / "manifest.json")
     done = project.run("rollback")
     assert done.code == 0, done.err
     now = project.status()
@@ -53,6 +63,7 @@ def test_it_keeps_the_secrets_of_that_time(project: Project) -> None:
 def test_there_is_nothing_to_go_back_to(project: Project) -> None:
     project.fake(fake={"accept_length": 1.0})
     assert project.run("up", "profile=fake").code == 9
+    assert "deploy rollback" not in project.run("restart").err
     before = project.status()
     done = project.run("rollback")
     assert (done.code, "no earlier run" in done.err, project.status()["pid"]) == (5, True, before["pid"]), done.err
