@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,8 @@ def document(wish: Wish, session: Session, *, offline: bool) -> dict[str, Any]:
     """Everything that `up` would do, and what differs from what runs now (unless `offline`)."""
     failed = {} if offline else session.ask(wish.hosts)
     host, _ = drafts.split(wish.profile.draft.path, wish.inventory) if wish.profile.draft else ("", "")
+    if host in failed:  # its draft is what the plan is made of
+        raise failed[host]
     if host and offline:
         raise ConfigError("a draft that lies on a host cannot be planned offline", remedy="leave --offline out")
     with drafts.found(wish.profile, wish.inventory, session.remotes) as draft:
@@ -44,6 +47,7 @@ def _node(node: Node, session: Session, failed: dict[str, Any]) -> dict[str, Any
         "argv": [str(word) for word in node.argv],
         "env": dict(node.env),
         "secrets": dict(node.profile.secrets),
+        "secrets not here": [name for name in node.profile.secrets if name not in os.environ],
         "files": sorted(name for name, _ in node.files),
         "draft": node.draft
         and {"from": node.draft.source, "release": node.draft.digest, "bytes": node.draft.manifest.size},
@@ -86,6 +90,8 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
             draft = node["draft"]
             yield f"  draft    {draft['from']} -> releases/{draft['release']}, {draft['bytes']} bytes"
         yield f"  digest   {node['digest']}"
+        if node["secrets not here"] and node["now"]["mode"] != "verify":
+            yield f"  secrets  not in the environment, without them `up` refuses: {', '.join(node['secrets not here'])}"
         yield "  env"
         yield from (f"    {line}" for line in node["env file"].splitlines())
         yield "  launch.sh"

@@ -117,7 +117,8 @@ class Log(Part):
     cap: Size | None = Field(
         default="1G",
         validate_default=True,
-        description="Beyond it, server.log becomes server.log.1 and begins anew: 500M, 2 GiB, or bytes; null: never.",
+        description="Beyond it, server.log becomes server.log.1 and begins anew: 500M, 2 GiB, 200k, or bytes; "
+        "at least 64K; null: never.",
     )
 
 

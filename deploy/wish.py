@@ -106,18 +106,23 @@ def _look_at_draft(wish: Wish) -> None:
     if wish.profile.draft is None:
         return
     host, path = drafts.split(wish.profile.draft.path, wish.inventory)
-    if not host:
+    if host:
+        return
+    try:
         manifest.source(Path(path))
+    except ConfigError as error:
+        where = wish.settings.origin("draft.path").where
+        remedy = error.remedy or "draft=PATH names another one; to look without a draft: ~draft ~speculative"
+        raise ConfigError(f"{where}: draft: {error.what}", evidence=error.evidence, remedy=remedy) from error
 
 
 def _look_at_waivers(wish: Wish) -> None:
     """A waiver that names no check lets nothing pass: a typo would wait until that check fails."""
     known = registry.names("deploy.checks")
-    for host in wish.hosts:
-        for name in wish.settings.profile(host).waive:
-            if name not in known:
-                where = wish.settings.origin("waive", host).where
-                raise ConfigError(f"{where}: waive: there is no check {name!r}", remedy=registry.nearest(name, known))
+    for name in wish.profile.waive:
+        if name not in known:
+            where = wish.settings.origin("waive").where
+            raise ConfigError(f"{where}: waive: there is no check {name!r}", remedy=registry.nearest(name, known))
 
 
 def _look_at_hooks(profile: Profile) -> None:

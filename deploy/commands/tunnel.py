@@ -9,7 +9,7 @@ from deploy.options import Options
 
 
 @click.command
-@click.option("-p", "--port", default=0, help="The port here; any free one if not said.")
+@click.option("-p", "--port", type=click.IntRange(0, 65535), default=0, help="The port here; any free one if not said.")
 @shared
 def tunnel(options: Options, port: int) -> int:
     """Open a port on this machine's loopback that leads to the head's server, which may listen on its own loopback.

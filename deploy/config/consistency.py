@@ -35,6 +35,12 @@ OWN_FLAGS = {
 # variables that do what the secret flag `api-key` does, unknown to the tool, which must send the key as well
 KEY_VARIABLES = {"vllm": "VLLM_API_KEY", "llamacpp": "LLAMA_API_KEY"}
 
+# engines that no size in `parallel` reaches, and how they are told what it would say
+UNSPREAD = {
+    "llamacpp": "spreads a model over all GPUs by itself: args.split-mode, args.tensor-split",
+    "command": "is started as args.argv says, and by nothing else",
+}
+
 
 def contradictions(profile: Profile) -> Iterator[tuple[str, str]]:
     """Each (dotted path, what is wrong) that no single field shows."""
@@ -73,6 +79,10 @@ def _spread(profile: Profile) -> Iterator[tuple[str, str]]:
         yield from _spread_of_sglang(profile)
     if profile.engine.name == "vllm":
         yield from _spread_of_vllm(profile)
+    if profile.engine.name in UNSPREAD:
+        for key, size in profile.parallel:
+            if size != 1:
+                yield f"parallel.{key}", f"is {size}, but {profile.engine.name} {UNSPREAD[profile.engine.name]}"
 
 
 def _spread_of_vllm(profile: Profile) -> Iterator[tuple[str, str]]:

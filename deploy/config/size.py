@@ -6,15 +6,15 @@ import re
 from types import MappingProxyType
 from typing import Any
 
-GRAMMAR = r"^\s*\d+(\.\d+)?\s*([KMGT](i?B)?|B)?\s*$"
+GRAMMAR = r"^\s*\d+(\.\d+)?\s*([KMGTkmgt]([iI]?[Bb])?|[Bb])?\s*$"
 _POWERS = MappingProxyType({"": 0, "K": 1, "M": 2, "G": 3, "T": 4})
 
 
 def parse(value: Any) -> Any:
-    """Bytes, as GNU's tools count them: K and KiB are 1024, KB is 1000. What is no text is left to the field."""
+    """Bytes, as GNU's tools count them: K and KiB are 1024, KB is 1000, k is K. What is no text is left as it is."""
     if not isinstance(value, str):
         return value
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?B)?|B)?", value.strip())
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(I?B)?|B)?", value.strip().upper())
     if found is None:
         raise ValueError(f"should be a number and a unit, as in 512M or 1 GiB, not {value!r}")
     base = 1000 if found[3] == "B" else 1024

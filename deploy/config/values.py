@@ -19,6 +19,8 @@ from deploy.config import gates as grammar
 from deploy.config import schema, size
 from deploy.config.gates import Gate
 
+LEAST_SIZE = 1 << 16  # bytes
+
 
 def _printable(text: str) -> str:
     if "\x00" in text:
@@ -66,6 +68,13 @@ def named_secrets(value: Any) -> Any:
     return dict.fromkeys(value, "env") if isinstance(value, list) else without_nothing(value)
 
 
+def _enough(value: int) -> int:
+    """A cap below what a server says at its start would cut that off again and again."""
+    if value < LEAST_SIZE:
+        raise ValueError(f"should be at least {size.shown(LEAST_SIZE)}, not {size.shown(value)}")
+    return value
+
+
 Text = Annotated[str, AfterValidator(_printable)]
 Word = Annotated[Text, StringConstraints(min_length=1)]
 # Where something is made on a host: it stays where it is told, wherever a login begins.
@@ -81,7 +90,7 @@ Count = Annotated[int, Field(ge=1)]
 Size = Annotated[
     int,
     BeforeValidator(size.parse),
-    Field(ge=1 << 16),
+    AfterValidator(_enough),
     PlainSerializer(size.shown, return_type=str, when_used="json"),
     WithJsonSchema({"type": ["integer", "string"], "pattern": size.GRAMMAR}),
 ]

@@ -18,7 +18,7 @@ from deploy import cli, errors, lease, registry
 from deploy.errors import DeployError
 from deploy.inventory import Host
 from deploy.transport.local import LocalTransport
-from tests.project import ROOT, Project, free_port
+from tests.project import EXAMPLES, ROOT, Project, free_port
 
 COMMANDS = registry.names("deploy.commands")
 HEAVY = ["fabric", "invoke", "paramiko", "pydantic", "rich", "tenacity", "yaml"]
@@ -77,6 +77,9 @@ WRONG = [
     (["ask", "x", "--timeout", "nan"], "no finite number"),
     (["ask", "x", "--timeout", "1e300"], "is not in the range"),
     (["ask", "x", "--temperature", "inf"], "no finite number"),
+    (["tunnel", "-p", "99999"], "0<=x<=65535"),
+    (["up", "profile=kimi", "draft=no/such", "speculative={}"], "draft=no/such: draft: "),
+    (["up", "profile=kimi", "draft=no/such", "speculative={}"], "without a draft: ~draft ~speculative"),
     (["history", "nothing"], "there are no runs"),
     (["history", "last", "--replay", "--speed", "nan"], "no finite number"),
     (["--project", "/nowhere", "status"], "No such option"),
@@ -102,6 +105,19 @@ def test_a_check_that_does_not_exist_cannot_be_waived(project):
     assert project.run("check", "profile=kimi", "waive=[model]").code == 0
 
 
+def test_a_secret_that_is_not_here_is_told_by_check_and_plan(project):
+    command = {"engine": {"name": "command"}, "model": str(EXAMPLES / "target"), "args": {"argv": ["true"]}}
+    project.profile("kimi", **command, hosts="localhost", secrets=["A_TOKEN"])
+    done, there = project.run("check", "profile=kimi", "--json"), {"A_TOKEN": "x"}
+    assert (done.code, [one["what"] for one in done.json if one["check"] == "secrets"]) == (
+        5,
+        ["the secret A_TOKEN is not in the environment"],
+    )
+    assert "without them `up` refuses: A_TOKEN" in project.run("plan", "profile=kimi").out
+    assert "A_TOKEN: in the environment" in project.run("check", "profile=kimi", env=there).out
+    assert "refuses" not in project.run("plan", "profile=kimi", env=there).out
+
+
 # ---- exit codes --------------------------------------------------------------------------------------------------
 
 
@@ -122,6 +138,13 @@ def test_a_host_that_does_not_answer_is_exit_3(project, tmp_path):
     done = Project(tmp_path / "other", at).run("status", env={"DEPLOY_SSH_CONFIG": "/dev/null"})
     assert done.code == 3
     assert "gpu1" in done.err
+
+
+def test_a_draft_on_a_host_that_does_not_answer_is_exit_3(tmp_path):
+    silent = Project(tmp_path, {"gpu2": {"address": "127.0.0.1", "port": free_port()}})
+    silent.fake(hosts="gpu2", draft="gpu2:/data/x")
+    done = silent.run("plan", "profile=fake", env={"DEPLOY_SSH_CONFIG": "/dev/null"})
+    assert (done.code, "gpu2" in done.err, "refused" in done.err) == (3, True, True), done.err
 
 
 def test_a_host_that_somebody_holds_is_exit_4(project):

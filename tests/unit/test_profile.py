@@ -70,6 +70,8 @@ def test_a_profile_survives_being_written_as_json(tree):
         ({"gpus": 8, "parallel": {"tp": 8, "dp": 8}}, None),
         ({"gpus": 8, "engine": {"name": "llamacpp"}}, None),
         ({"parallel": {"tp": 4}}, None),
+        ({"engine": {"name": "llamacpp"}, "parallel": {"tp": 4}}, "parallel.tp: is 4, but llamacpp spreads a model"),
+        ({"engine": {"name": "command"}, "parallel": {"dp": 2}}, "parallel.dp: is 2, but command is started as"),
         ({"parallel": {"tp": 4, "ep": 3}}, "parallel.ep: is 3, which does not divide tp 4"),
         ({"nodes": 0}, "nodes: should be greater than or equal to 1"),
         ({"secrets": ["TOKEN"], "env": {"TOKEN": "x"}}, "env.TOKEN: is also a secret"),
@@ -204,6 +206,9 @@ SIZES: list[tuple[Any, int, str]] = [
     ("1G", 1 << 30, "1G"),
     ("1 GiB", 1 << 30, "1G"),
     ("64K", 1 << 16, "64K"),
+    ("200k", 200 << 10, "200K"),
+    ("1 gib", 1 << 30, "1G"),
+    ("500mb", 500_000_000, "488281.25K"),
     ("1.5M", 3 << 19, "1536K"),
     ("2T", 2 << 40, "2T"),
     ("500MB", 500_000_000, "488281.25K"),
@@ -226,6 +231,11 @@ def test_amounts_of_memory_are_read_and_shown(written, size_in_bytes, shown):
 def test_what_is_no_amount_or_too_small_a_cap_is_told(written):
     with pytest.raises(ConfigError, match=r"log\.cap"):
         make({**LEAST, "log": {"cap": written}})
+
+
+def test_the_least_cap_is_told_as_it_would_be_written():
+    with pytest.raises(ConfigError, match=r"log\.cap: should be at least 64K, not 20K"):
+        make({**LEAST, "log": {"cap": "20k"}})
 
 
 def test_a_log_without_a_cap_is_never_cut_off():

@@ -1,0 +1,26 @@
+"""The secrets that the profile names: whether a server could be launched with them from here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deploy import compare, secret
+from deploy.errors import ConfigError
+from deploy.findings import Finding
+from deploy.plan import Node
+from deploy.remote import Remote
+
+
+def check(node: Node, remote: Remote) -> Iterator[Finding]:
+    """All in our environment, unless an earlier run has its own: the one gone back to, or one that is only verified."""
+    if not node.profile.secrets or remote.place.source:
+        return
+    try:
+        secret.values(node)
+    except ConfigError as error:
+        if compare.decide([(node, remote.place)]).mode == "verify":
+            yield Finding("secrets", "PASS", f"{error.what}; what serves has its own")
+        else:
+            yield Finding("secrets", "FAIL", error.what, error.evidence, error.remedy)
+    else:
+        yield Finding("secrets", "PASS", f"{', '.join(node.profile.secrets)}: in the environment")
