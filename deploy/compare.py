@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,6 +16,8 @@ from deploy.facts.interpreter import Interpreter
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.state import Place, Run
+
+NOTHING = "(nothing)"
 
 
 @dataclass(frozen=True)
@@ -92,16 +95,41 @@ def differences(running: Mapping[str, Any], wished: Mapping[str, Any]) -> Iterat
         yield f"the draft differs: {before} -> {after}"
     yield from _changed("environment", dict(old.env), dict(new.env))
     yield from _changed("file", dict(old.files), dict(new.files), shown=False)
-    gone = [word for word in map(_shown, old.argv) if word not in set(map(_shown, new.argv))]
-    come = [word for word in map(_shown, new.argv) if word not in set(map(_shown, old.argv))]
-    if gone or come:
-        yield f"the command differs: {' '.join(gone) or '(nothing)'} -> {' '.join(come) or '(nothing)'}"
+    if changes := list(_command(_flags(old.argv), _flags(new.argv))):
+        yield f"the command differs: {', '.join(changes)}"
     elif old.argv != new.argv:
         yield "the command's words stand in another order"
     if old.prepared_by != new.prepared_by:
         yield "the prepare hooks differ"
     if old.profile.secrets != new.profile.secrets:
         yield "the names of the secrets differ"
+
+
+def _command(old: Mapping[str, list[str]], new: Mapping[str, list[str]]) -> Iterator[str]:
+    """`--port 30000 -> 30001` for each flag that has another value, then those that one of them has alone."""
+    for flag in old:
+        if flag in new and old[flag] != new[flag]:
+            was, will = (" ".join(values) or NOTHING for values in (old[flag], new[flag]))
+            yield f"{flag} {was} -> {will}".lstrip()
+    gone, come = (
+        " ".join(word for flag in one if flag not in other for word in (flag, *one[flag]))
+        for one, other in ((old, new), (new, old))
+    )
+    if gone or come:
+        yield f"{gone or NOTHING} -> {come or NOTHING}"
+
+
+def _flags(argv: Sequence[words.Word]) -> dict[str, list[str]]:
+    """The words behind each flag, as a shell reads them; those before the first one under ""."""
+    found: dict[str, list[str]] = {}
+    flag = ""
+    for word in map(_shown, argv):
+        if re.match(r"--?[A-Za-z]", word):
+            flag = word
+            found.setdefault(flag, [])
+        else:
+            found.setdefault(flag, []).append(word)
+    return found
 
 
 def _shown(word: words.Word) -> str:

@@ -137,7 +137,7 @@ def _keys(ctx: click.Context, sign: str, incomplete: str, said: tuple[str, ...])
 
     prefix = tuple(incomplete.split(".")[:-1])
     around = schema.at(Profile, prefix) if prefix else Profile
-    known = _said(ctx, said) if sign == "~" or schema.part(around) is None else frozenset()
+    known = _said(ctx, said) if sign in ("~", "+") or schema.part(around) is None else frozenset()
     names = _names(around, prefix, known)
     if ctx.command.name == "smoke" and not prefix:
         names = [name for name in names if name in ASKED]
@@ -151,10 +151,27 @@ def _keys(ctx: click.Context, sign: str, incomplete: str, said: tuple[str, ...])
                 yield dotted
             if branch and max(depths, default=0) > len(path):
                 yield f"{dotted}."
-        elif branch:
+        elif branch and (sign != "+" or _has_room(path, annotation, known)):
             yield f"{dotted}."
+        if sign == "+" and not _is_free(path, known):
+            continue
         if sign != "~" and (not branch or schema.shorthand(annotation)):
             yield f"{dotted}="
+
+
+def _is_free(path: Key, known: Iterable[Key]) -> bool:
+    """Whether + may add it: nobody says it, and nothing holds there all the same."""
+    from deploy.config import signs
+
+    return signs.may_come(path) and not any(key[: len(path)] == path for key in known)
+
+
+def _has_room(path: Key, annotation: Any, known: frozenset[Key]) -> bool:
+    """Whether + may add something below it: always where the keys are free."""
+    from deploy.config import schema
+
+    part = schema.part(annotation)
+    return part is None or any(_is_free((*path, name), known) for name in schema.names(part))
 
 
 def _names(around: Any, prefix: Key, known: Iterable[Key]) -> list[str]:

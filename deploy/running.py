@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -134,12 +134,18 @@ def only_profile(options: Options) -> str | None:
     """The name in `profile=NAME`, for commands that take no other word; a ConfigError for any other."""
     name, others = sources.take("profile", options.words)
     if others:
-        bare = "=" not in others[0]
-        raise ConfigError(
-            f"{others[0]!r} means nothing here" if not bare else f"{others[0]!r} is not key=value",
-            remedy=f"did you mean profile={others[0]}?" if bare else "this command takes profile=NAME and options",
-        )
+        _look_at_bare(others, options)
+        raise ConfigError(f"{others[0]!r} means nothing here", remedy="this command takes profile=NAME and options")
     return name
+
+
+def _look_at_bare(words: Iterable[str], options: Options) -> None:
+    """A word alone is no key=value: it was meant as a host where one is called so, and else as a profile."""
+    for word in words:
+        if "=" not in word and not word.startswith("~"):
+            found: Inventory = inventory.load(home(options).inventory)
+            option = "--hosts " if word in {*found.hosts, *found.groups, LOCAL} else "profile="
+            raise ConfigError(f"{word!r} is not key=value", remedy=f"did you mean {option}{word}?")
 
 
 def the_one(options: Options, session: Session) -> Running:
@@ -171,6 +177,7 @@ def locked(found: Running, session: Session) -> Running:
 def narrowed(options: Options, running: Running) -> Plan:
     """The running plan with this command line's overrides for what is asked of the server (smoke, bench, gates)."""
     _, words = sources.take("profile", options.words)
+    _look_at_bare(words, options)
     if not words:
         return running.plan()
     profile = settings.load(running.name, words, home(options), environ(), repeated=running.words()).profile()

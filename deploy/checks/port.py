@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from deploy import foreign
 from deploy.facts import processes
+from deploy.facts.processes import Processes
 from deploy.findings import Finding
+from deploy.foreign import Holder
 from deploy.owned import owned
 from deploy.plan import Node
 from deploy.remote import Remote
@@ -21,11 +23,7 @@ def check(node: Node, remote: Remote) -> Iterator[Finding]:
     named = hidden if node.profile.evict else [*hidden, *(holder for holder in theirs if holder.process)]
     if named:
         yield Finding(
-            "port",
-            "FAIL",
-            "somebody else's server is in the way",
-            "\n".join(map(str, named)),
-            "ask its owner, choose another port, or take it with evict=yes",
+            "port", "FAIL", "somebody else's server is in the way", "\n".join(map(str, named)), _remedy(named, living)
         )
     elif theirs:
         yield Finding(
@@ -33,3 +31,12 @@ def check(node: Node, remote: Remote) -> Iterator[Finding]:
         )
     else:
         yield Finding("port", "PASS", f"port {node.port} is ours to take")
+
+
+def _remedy(named: list[Holder], living: Processes) -> str:
+    """What can work: only root ends what another user runs."""
+    us = next((process.uid for process in living.all if process.pid == living.asked_by), None)
+    endable = all(holder.process and us in (0, holder.process.uid) for holder in named)
+    if endable:
+        return "ask its owner, choose another port, or take it with evict=yes"
+    return "it is another user's, whom only they or root can end: ask its owner, or choose another port"

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
+from deploy.commands._options import later
+
 
 @click.command
-@click.argument("hosts", metavar="HOSTS")
+@click.argument("hosts", metavar="HOSTS", shell_complete=later("hosts"))
 @click.argument("words", nargs=-1, metavar="WHY until WHEN")
 @click.option("--project", type=click.Path(path_type=Path), help="The project's folder (default: the nearest one).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deploy.commands._options import later
+
 if TYPE_CHECKING:
     from deploy.options import Options
     from deploy.transport.trust import Shown
@@ -25,7 +27,9 @@ _json = click.option("--json", "as_json", is_flag=True, help="One JSON document 
 
 
 @click.group(invoke_without_command=True, epilog=EXAMPLES)
-@click.option("--hosts", "patterns", metavar="PATTERNS", help="Only these hosts: 'gpu[1-4],!gpu3'")
+@click.option(
+    "--hosts", "patterns", metavar="PATTERNS", shell_complete=later("hosts"), help="Only these hosts: 'gpu[1-4],!gpu3'"
+)
 @_project
 @_json
 @click.pass_context
@@ -51,7 +55,7 @@ def hosts(context: click.Context, *, patterns: str | None, project: Path | None,
 
 
 @hosts.command()
-@click.argument("patterns", metavar="[HOSTS]", default="all")
+@click.argument("patterns", metavar="[HOSTS]", default="all", shell_complete=later("hosts"))
 @click.option("-y", "--yes", is_flag=True, help="Do not ask: what is shown now is right.")
 @_project
 @_json

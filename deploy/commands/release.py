@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deploy.commands._options import later
+
 if TYPE_CHECKING:
     from deploy.hold import Hold
 
 
 @click.command
-@click.argument("hosts", metavar="HOSTS")
+@click.argument("hosts", metavar="HOSTS", shell_complete=later("hosts"))
 @click.option("--project", type=click.Path(path_type=Path), help="The project's folder (default: the nearest one).")
 @click.option("-y", "--force", is_flag=True, help="End the holds of others too, without being asked.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

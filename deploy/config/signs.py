@@ -48,6 +48,12 @@ def may_go(key: Key) -> bool:
     return around is None or not around.model_fields[key[-1]].is_required()
 
 
+def may_come(key: Key) -> bool:
+    """Whether nothing holds there while nobody says it, so that + may add it."""
+    default = schema.default(Profile, key)
+    return default is None or isinstance(default, dict | Part)
+
+
 def _around(key: Key) -> type[BaseModel] | None:
     """The part in which a key stands; None for a mapping."""
     return schema.part(schema.at(Profile, key[:-1])) if key[1:] else Profile
@@ -71,10 +77,10 @@ def _is_new(said: Said, there: list[Said]) -> None:
     if there:
         origin = there[-1].origin
         why = f"is there already, by {origin.kind} {origin.where}".rstrip()
+    elif may_come(said.path):
+        return
     elif isinstance(default, list):
         why = "is a list, which is set as a whole"
-    elif default is None or isinstance(default, dict | Part):
-        return
     else:
         why = f"is {default} where nobody says it"
     raise ConfigError(f"{said.origin.where}: {dotted} {why}", remedy=f"{dotted}=... sets it; + only adds")

@@ -8,6 +8,8 @@ from deploy.errors import CheckFailed
 from deploy.plan import Node
 from deploy.remote import Remote
 
+INSISTED = {"port"}  # `free` would stop at it all the same, with the old server gone
+
 
 def preflight(node: Node, remote: Remote) -> str:
     """Check what can be known before the load"""
@@ -17,11 +19,12 @@ def preflight(node: Node, remote: Remote) -> str:
         if finding.verdict != "PASS":
             remote.emit("finding", finding.what, **asdict(finding), waived=finding.check in waived)
     failed = [f for f in findings if f.verdict == "FAIL" and f.check not in waived]
+    waivable = sorted({f.check for f in failed} - INSISTED)
     if failed:
         raise CheckFailed(
             f"{len(failed)} check{'s' * (len(failed) > 1)} failed on {remote.host.name}; nothing was touched",
             evidence="\n".join(_line(finding) for finding in failed),
-            remedy=f"mend it, or let it pass by name: waive=[{','.join(sorted({f.check for f in failed}))}]",
+            remedy=f"mend it, or let it pass by name: waive=[{','.join(waivable)}]" if waivable else "",
         )
     return _summary(findings, waived)
 

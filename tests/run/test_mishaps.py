@@ -17,6 +17,8 @@ STRAY: list[tuple[list[str], str]] = [
     (["down", "staging"], "did you mean profile=staging?"),
     (["status", "foo"], "did you mean profile=foo?"),
     (["logs", "foo"], "did you mean profile=foo?"),
+    (["smoke", "foo"], "did you mean profile=foo?"),
+    (["logs", "localhost"], "did you mean --hosts localhost?"),
     (["down", "port=1"], "means nothing here"),
     (["status", "profile=nosuch"], "no host has a deployment nosuch"),
     (["up", "profile=fake", "profile=local"], "one is meant"),

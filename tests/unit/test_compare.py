@@ -82,7 +82,8 @@ def test_what_is_not_there_is_replaced(run, why):
 DIFFERENT = [
     (["env.A=b"], 'environment A differs: null -> "b"'),
     (["nccl.DEBUG=INFO"], 'environment NCCL_DEBUG differs: null -> "INFO"'),
-    (["port=8001"], "the command differs: 8000 -> 8001"),
+    (["port=8001"], "the command differs: --port 8000 -> 8001"),
+    (["port=8001", "parallel.tp=4", "gpus=4"], "the command differs: --port 8000 -> 8001, --tp-size 8 -> 4"),
     (["args.page-size=64"], "the command differs: (nothing) -> --page-size 64"),
     (["args.trust-remote-code=false"], "the command differs: --trust-remote-code -> (nothing)"),
     (["secrets=[TOKEN]"], "the names of the secrets differ"),
