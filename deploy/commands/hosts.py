@@ -26,7 +26,19 @@ _project = click.option("--project", type=click.Path(path_type=Path), help="The 
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 
 
-@click.group(invoke_without_command=True, epilog=EXAMPLES)
+class Hosts(click.Group):
+    """Its only commands are those below: another word was meant as a host."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The same, but that a word which is no command is told where it belongs."""
+        if not ctx.resilient_parsing and args and not args[0].startswith("-") and args[0] not in self.commands:
+            raise click.UsageError(f"there is no command {args[0]!r}; did you mean --hosts {args[0]}?", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Hosts, invoke_without_command=True, epilog=EXAMPLES)
 @click.option(
     "--hosts", "patterns", metavar="PATTERNS", shell_complete=later("hosts"), help="Only these hosts: 'gpu[1-4],!gpu3'"
 )

@@ -87,6 +87,7 @@ def test_a_server_of_the_other_is_foreign_and_left_alone(two: Two) -> None:
     for words in ((), ("evict=yes",)):
         done = others.run("up", "profile=fake", *words)
         assert (done.code, f"port {port} is held by" in done.err, "user id 0" in done.err) == (5, True, True), done.err
+        assert ("root can end" in done.err, "take it with" in done.err, "waive=" in done.err) == (True, False, False)
     assert (roots.status()["state"], roots.status()["pid"]) == ("serving", before["pid"])
 
 

@@ -77,6 +77,7 @@ WRONG = [
     (["ask", "x", "--timeout", "nan"], "no finite number"),
     (["ask", "x", "--timeout", "1e300"], "is not in the range"),
     (["ask", "x", "--temperature", "inf"], "no finite number"),
+    (["hosts", "gpu1"], "did you mean --hosts gpu1?"),
     (["tunnel", "-p", "99999"], "0<=x<=65535"),
     (["up", "profile=kimi", "draft=no/such", "speculative={}"], "draft=no/such: draft: "),
     (["up", "profile=kimi", "draft=no/such", "speculative={}"], "without a draft: ~draft ~speculative"),
