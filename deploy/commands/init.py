@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from deploy.inventory import Host
     from deploy.scaffold import Launch
     from deploy.scaffold.making import Made, Target
-    from deploy.scaffold.said import Entry
+    from deploy.scaffold.said import Entry, Fields
 
 PROCESS = re.compile(r"(?P<host>.+):(?P<pid>\d+)")
 
@@ -27,6 +27,12 @@ PROCESS = re.compile(r"(?P<host>.+):(?P<pid>\d+)")
     "--from", "origin", metavar="SCRIPT|HOST:PID", help="A launch script, or a process of a server that runs."
 )
 @click.option("--line", type=int, help="Which command of the script, where it starts several.")
+@click.option(
+    "--more",
+    multiple=True,
+    metavar="WORDS",
+    help="What a word of the command that cannot be known stands for; '' for nothing. Repeat it, one for each.",
+)
 @click.option(
     "--host", "hosts", multiple=True, metavar="NAME[=USER@ADDRESS]", help="A host of a new inventory; repeat it."
 )
@@ -40,6 +46,7 @@ def init(
     *,
     origin: str | None,
     line: int | None,
+    more: tuple[str, ...],
     hosts: tuple[str, ...],
     project: Path | None,
     yes: bool,
@@ -56,6 +63,7 @@ def init(
       deploy init --host gpu1=serve@192.0.2.11 engine=sglang model=/models/llama-3.1-8b parallel.tp=2
       deploy init --from launch.sh
       deploy init --from launch.sh profile=kimi hosts=gpu[1-2] model.path=/models/kimi
+      deploy init --from launch.sh --more '--tp 8 --enable-metrics'
       deploy init --from gpu1:4242
       deploy init --from serve@192.0.2.11:4242
     """
@@ -66,12 +74,14 @@ def init(
 
     name, said = sources.take("profile", words)
     asked = Asked(name, said, project, tuple(map(starter.host, hosts)))
+    if more and (origin is None or _process(origin)):
+        raise ConfigError("--more is for a script: of a running server every word is known")
     if origin is None:
         made = _first(asked, ask=not (yes or as_json or words or hosts))
     elif match := _process(origin):
         made = _of_process(match, asked)
     else:
-        made = _of_script(origin, line, asked)
+        made = _of_script(origin, line, asked, more)
     click.echo(json.dumps(made.to_json(), indent=1) if as_json else _text(made))
 
 
@@ -143,7 +153,7 @@ def _target(asked: Asked, *found: Host) -> Target:
     return Target(root, nearest, asked.hosts or found)
 
 
-def _of_script(origin: str, line: int | None, asked: Asked) -> Made:
+def _of_script(origin: str, line: int | None, asked: Asked, more: tuple[str, ...]) -> Made:
     from deploy.scaffold import fields, making, shell, starter
 
     file = Path(origin)
@@ -157,8 +167,10 @@ def _of_script(origin: str, line: int | None, asked: Asked) -> Made:
     if host:
         target = _target(asked, host)
     inventory, _ = target.inventory()
-    made = fields.of(launch, local=not (host or asked.says_hosts) and list(inventory.hosts) == ["localhost"])
-    return making.from_launch(target, making.named(asked.name, None, file.stem), made, asked.words, host)
+    local = not (host or asked.says_hosts) and list(inventory.hosts) == ["localhost"]
+    made = fields.of(launch, local=local, more=more)
+    written = making.from_launch(target, making.named(asked.name, None, file.stem), made, asked.words, host)
+    return _to_do(written, made, here=not (host or asked.says_hosts))
 
 
 def _chosen(launches: list[Launch], source: str, line: int | None) -> Launch:
@@ -212,7 +224,22 @@ def _of_process(found: re.Match[str], asked: Asked) -> Made:
         reached.transport.close()
     made = fields.of(server.launch, local=host.transport == "local", environ=server.environ)
     name = making.named(asked.name, made, made.engine)
-    return making.from_launch(_target(asked, host), name, made, asked.words, host)
+    return _to_do(making.from_launch(_target(asked, host), name, made, asked.words, host), made)
+
+
+def _to_do(made: Made, fields: Fields, *, here: bool = False) -> Made:
+    """With what is to be done before the first `up`: secrets to export, and hosts to name where nobody did (`here`)."""
+    from dataclasses import replace
+
+    names = sorted({key[1] for key in fields.said if key[0] == "secrets" and len(key) > 1})
+    hosts = fields.said.get(("hosts",))
+    notes = []
+    if names:
+        exports = " ".join(f"{name}=..." for name in names)
+        notes.append(f"before `deploy up`: export {exports}   (secrets are taken from your environment)")
+    if here and hosts and hosts.value == "localhost":
+        notes.append("hosts: localhost, this machine, as nothing else was said; hosts=gpu1 if it runs there")
+    return replace(made, notes=(*made.notes, *notes))
 
 
 def _on(target: Target, host: Host) -> Host:

@@ -19,13 +19,17 @@ HOME = "\0"  # in a word: the home of the user on the host; no argument and no v
 class Word:
     """One word of a command line or the value of a variable, and where it is written.
 
-    `unknown` says why it cannot be known before it runs; `names` are the variables that are in it.
+    `unknown` says why it cannot be known before it runs; `names` are the variables that are in it, `carriers` those of
+    them that hold flags or several words. `several`: whether an unknown one stands for any number of words; None: it is
+    not quoted, and may.
     """
 
     text: str
     where: str = ""
     unknown: str = ""
     names: tuple[str, ...] = ()
+    carriers: tuple[str, ...] = ()
+    several: bool | None = False
 
     def cut(self, text: str) -> Word:
         """A part of it."""

@@ -49,6 +49,8 @@ class _Piece:
     names: tuple[str, ...] = ()
     ends: bool = False
     where: str = ""  # where it is written, if that is elsewhere
+    carriers: tuple[str, ...] = ()
+    several: bool | None = False  # as of a Word
 
 
 def words(node: Tree, scope: Scope) -> list[Word]:
@@ -77,9 +79,12 @@ def document(node: Tree, scope: Scope) -> Word:
 
 def _joined(pieces: list[_Piece], where: str) -> Word:
     names = tuple(dict.fromkeys(name for piece in pieces for name in piece.names))
+    carriers = tuple(dict.fromkeys(name for piece in pieces for name in piece.carriers))
     unknown = next((piece.unknown for piece in pieces if piece.unknown), "")
-    separated = (" " if piece.ends else piece.text for piece in pieces)
-    return Word("".join(separated), next((piece.where for piece in pieces if piece.where), where), unknown, names)
+    said = "".join(" " if piece.ends else piece.text for piece in pieces)
+    place = next((piece.where for piece in pieces if piece.where), where)
+    several = next((piece.several for piece in pieces if piece.several is not False), False)
+    return Word(said, place, unknown, names, carriers, False if said else several)
 
 
 def _split(piece: _Piece) -> Iterator[_Piece]:
@@ -112,7 +117,8 @@ def _pieces(parts: list[Tree], scope: Scope, quoted: bool = False) -> Iterator[_
             number = _number(part["X"], scope)
             yield _Piece("" if number is None else str(number), unknown="" if number is not None else "$(( ))")
         elif kind != "CmdSubst" or part.get("Stmts"):  # `# a remark` between the lines of a command is nothing
-            yield _Piece("", unknown={"CmdSubst": "$( ) is known only where it runs"}.get(kind, f"{kind} is not known"))
+            unknown = {"CmdSubst": "$( ) is known only where it runs"}.get(kind, f"{kind} is not known")
+            yield _Piece("", quoted, unknown, several=None if kind == "CmdSubst" and not quoted else False)
 
 
 def _literal(raw: str, quoted: bool, *, first: bool) -> Iterator[_Piece]:
@@ -150,15 +156,16 @@ def _parameter(part: Tree, scope: Scope, quoted: bool) -> Iterator[_Piece]:
     if value is None or (value.text == "" and part.get("Exp", {}).get("Op", "").startswith(":") and not value.unknown):
         yield from _unset(name, value, part, scope, quoted)
         return
-    told = (name, *value.names)
+    told, several = (name, *value.names), _is_several(part, quoted)
     if value.unknown:
-        yield _Piece("", quoted, value.unknown, told)
+        yield _Piece("", quoted, value.unknown, told, several=several)
         return
     changed = _changed(value.text, part, scope)
     if changed is None:
-        yield _Piece("", quoted, f"${{{name}...}} with this operator is not read", told)
+        yield _Piece("", quoted, f"${{{name}...}} with this operator is not read", told, several=several)
     else:
-        yield _Piece(changed, quoted, names=told)
+        carries = (name,) if changed.lstrip().startswith("-") else ()
+        yield _Piece(changed, quoted, names=told, carriers=(*carries, *value.carriers))
 
 
 def _nothing(quotes: Tree, scope: Scope) -> bool:
@@ -173,7 +180,14 @@ def _several(name: str, values: tuple[Word, ...], quoted: bool) -> Iterator[_Pie
     for place, word in enumerate(values):
         if place:
             yield _Piece("", ends=True)
-        yield _Piece(word.text, quoted, word.unknown, (name, *word.names), where=word.where)
+        names, carriers = (name, *word.names), (name, *word.carriers)
+        yield _Piece(word.text, quoted, word.unknown, names, False, word.where, carriers, word.several)
+
+
+def _is_several(part: Tree, quoted: bool) -> bool | None:
+    """Whether a parameter whose value is not known is any number of words; None: it may be."""
+    index = "".join(lit.get("Value", "") for lit in (part.get("Index") or {}).get("Parts", []))
+    return True if "@" in (part["Param"]["Value"], index) else False if quoted else None
 
 
 def _unset(name: str, value: Word | None, part: Tree, scope: Scope, quoted: bool) -> Iterator[_Piece]:
@@ -188,7 +202,7 @@ def _unset(name: str, value: Word | None, part: Tree, scope: Scope, quoted: bool
     elif operation in (":+", "+") or value is not None:
         return
     else:
-        yield _Piece("", quoted, f"${name} is not set", (name,))
+        yield _Piece("", quoted, f"${name} is not set", (name,), several=_is_several(part, quoted))
 
 
 def _changed(value: str, part: Tree, scope: Scope) -> str | None:

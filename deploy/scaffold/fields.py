@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from deploy import engines, scrub
@@ -22,14 +24,18 @@ GPUS = "CUDA_VISIBLE_DEVICES"
 PATHS = ("model.path", "draft.path")
 
 
-def of(launch: Launch, *, local: bool, environ: Mapping[str, Word] | None = None) -> Fields:
-    """The fields of a launch. `environ` is all that its environment has, where `launch.env` is less."""
+def of(launch: Launch, *, local: bool, environ: Mapping[str, Word] | None = None, more: Sequence[str] = ()) -> Fields:
+    """The fields of a launch. `environ` is all that its environment has, where `launch.env` is less.
+
+    `more` are the words that cannot be known, as somebody says them: a text for each place, as a shell would read it.
+    """
     made = Fields(launch, local, notes=list(launch.notes))
     texts = [word.text for word in launch.argv]
     name, called = engines.recognise(texts) or ("command", Called({}, 1))
     made.engine = name
     made.said["engine", "name"] = Entry(name, launch.argv[0].where)
     engine = engines.load(name)
+    launch = _with_more(made, called, engine, more)
     found, alone = flags.read(launch.argv[called.flags :], engine)
     made.hidden = kept.values(environ or launch.env, (w for f in found if scrub.is_secret(f.name) for w in f.values))
     _program(made, called)
@@ -46,6 +52,38 @@ def of(launch: Launch, *, local: bool, environ: Mapping[str, Word] | None = None
     _environment(made)
     _consequences(made, engine)
     return made
+
+
+def _with_more(made: Fields, called: Called, engine: engines.Engine, more: Sequence[str]) -> Launch:
+    """The launch with what is said of its loose words in their places; where nothing is said, they are told."""
+    argv = made.launch.argv
+    places = [called.flags + at for at in flags.loose(argv[called.flags :], engine, model=called.model is not None)]
+    told = [f"{argv[at].where}: more words come {_from(argv[at].unknown)}" for at in places]
+    if more and places and len(more) != len(places):
+        raise ConfigError("\n".join(told), remedy=f"--more for each of them, in this order; {len(more)} are there")
+    if not more:
+        made.loose += told
+    said = dict(zip(places or range(len(argv), len(argv) + len(more)), map(_split, more), strict=False))
+    for at, words in said.items() if places else ():
+        how = "as --more says them" if words else "left out, as --more says"
+        made.leave(argv[at].where, f"the words {_from(argv[at].unknown)}, are {how}")
+    words = [word for at, one in enumerate(argv) for word in (said.get(at, []) if at in places else [one])]
+    added = [] if places else [word for words in said.values() for word in words]
+    made.launch = replace(made.launch, argv=(*words, *added))
+    return made.launch
+
+
+def _from(unknown: str) -> str:
+    """Where loose words come from, and why they are not known."""
+    found = re.match(r"(\$(?:\( \)|\S+)) (.*)", unknown, re.DOTALL)
+    return f"from {found[1]}, which {found[2]}" if found else f"here: {unknown}"
+
+
+def _split(text: str) -> list[Word]:
+    try:
+        return [Word(word, "--more") for word in shlex.split(text)]
+    except ValueError as error:
+        raise ConfigError(f"--more: a quotation is not closed in it ({error})") from error
 
 
 def _program(made: Fields, called: Called) -> None:
@@ -76,9 +114,7 @@ def _together(found: list[Flag], engine: engines.Engine, made: Fields) -> list[F
 
 def _flag(made: Fields, engine: engines.Engine, flag: Flag) -> None:
     key = engine.FIELDS.get(flag.name)
-    if flag.unknown:
-        made.unknown["args", flag.name] = f"{flag.where}: {flag.said}: {flag.unknown}"
-    elif scrub.is_secret(flag.name) or any(kept.tells(word, made.hidden) for word in flag.values):
+    if scrub.is_secret(flag.name) or any(kept.tells(word, made.hidden) for word in flag.values):
         _secret_flag(made, engine, flag)
     elif key == "":
         made.leave(flag.where, f"{flag.said} is left out: it is each node's own, and the plan says it")
@@ -120,7 +156,8 @@ def _argument(made: Fields, flag: Flag) -> None:
 
 def _secret_flag(made: Fields, engine: engines.Engine, flag: Flag) -> None:
     """A secret is named by the variable that it came from, or by its flag; its value is not looked at."""
-    named = [name for word in flag.values for name in word.names if re.fullmatch(r"[A-Za-z_]\w*", name)]
+    own = [name for word in flag.values for name in word.names if name not in word.carriers]
+    named = [name for name in own if re.fullmatch(r"[A-Za-z_]\w*", name)]
     name = next(filter(scrub.is_secret, named), None) or (named[0] if named else flag.name.upper().replace("-", "_"))
     if scrub.is_secret(flag.name) and _takes_secret(engine, flag.name, name):
         made.said["secrets", name] = Entry(flag.name, flag.where)
@@ -222,9 +259,13 @@ def unknown(made: Fields, given: Iterable[Key]) -> ConfigError | None:
     """All that cannot be known and was not said otherwise, as one error."""
     covered = {key[:length] for key in given for length in range(1, len(key) + 1)}
     lines = [why for key, why in made.unknown.items() if key not in covered and key[:1] not in set(given)]
-    if not lines:
+    if not lines and not made.loose:
         return None
-    keys = ", ".join(f"{'.'.join(key)}=..." for key in made.unknown if key not in covered)
+    missing = [f"{'.'.join(key)}=..." for key in made.unknown if key not in covered] if lines else []
+    say = " ".join([*missing, *["--more '--flag value ...'"] * len(made.loose)])
+    out = "; --more '' where there are none, or to leave them out" if made.loose else ""
     return ConfigError(
-        "\n".join(lines), evidence="\n".join(made.notes), remedy=f"say it: deploy init --from ... {keys}"
+        "\n".join([*lines, *made.loose]),
+        evidence="\n".join(made.notes),
+        remedy=f"say it: deploy init --from ... {say}{out}",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from deploy import engines, host
 from deploy.errors import ConfigError, DeployError
@@ -14,6 +14,7 @@ from deploy.remote import Remote
 from deploy.scaffold import Launch, Word, kept
 from deploy.scaffold.commands import SHELLS
 
+FIRST = 1  # everybody's ancestor
 RUN = "DEPLOY_SERVER"  # a server that this tool has launched: the folder of its run
 
 
@@ -29,7 +30,7 @@ class Found:
 def read(remote: Remote, pid: int) -> Found:
     """The server that a process belongs to. ConfigError where there is none, or it may not be read."""
     living = processes.read(remote)
-    leader = _leader(living, pid) or _missing(remote, pid)
+    leader = _leader(remote, living, pid)
     told = remote.python(host.source("server"), str(leader.pid))
     if told["error"]:
         raise _unreadable(remote, living, leader, told["error"])
@@ -70,17 +71,36 @@ def _without_run(told: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return argv, notes
 
 
-def _leader(living: Processes, pid: int) -> Process | None:
-    """The outermost process above `pid` that is a server by its words, else the first one below; else itself."""
+def _leader(remote: Remote, living: Processes, pid: int) -> Process:
+    """The outermost process above `pid` that is a server by its words; else the one below it in its session; else
+    itself. A server below that nobody meant for sure is named, and not taken.
+    """
     of = {process.pid: process for process in living.all if not process.zombie}
     if pid not in of:
-        return None
+        _missing(remote, pid)
     above = _above(of, pid)
     servers = [process for process in above if _is_server(process)]
     if servers:
         return servers[-1]
-    below = [process for process in living.all if pid in living.ancestors(process.pid) and _is_server(process)]
-    return below[0] if below else of[pid]
+    below = _below(living, of, pid)
+    if pid != FIRST and len(below) == 1 and below[0].session == of[pid].session:
+        return below[0]
+    if pid != FIRST and not below:
+        return of[pid]
+    many = f"{len(below)} servers descend from it" if len(below) > 1 else "one descends from it, in another session"
+    why = "every process descends from it" if pid == FIRST else many
+    raise ConfigError(
+        f"process {pid} on {remote.host.name} is no server, and {why}",
+        evidence="\n".join(f"{one.pid}: {one.cmdline[0]} ..." for one in below),  # any other word may be a secret
+        remedy=" or ".join(f"--from {remote.host.name}:{one.pid}" for one in below[:8]) or "the server's own process",
+    )
+
+
+def _below(living: Processes, of: Mapping[int, Process], pid: int) -> list[Process]:
+    """The servers that descend from a process, each without its own workers."""
+    lines = {one: living.ancestors(one) for one in of}
+    servers = {one for one, line in lines.items() if pid in line and _is_server(of[one])}
+    return [of[one] for one in sorted(servers) if not (lines[one] - {one}) & servers]
 
 
 def _above(of: Mapping[int, Process], pid: int) -> list[Process]:
@@ -97,7 +117,7 @@ def _is_server(process: Process) -> bool:
     return bool(words) and words[0].rpartition("/")[2] not in SHELLS and engines.recognise(words) is not None
 
 
-def _missing(remote: Remote, pid: int) -> Process:
+def _missing(remote: Remote, pid: int) -> NoReturn:
     listeners = sockets.on(pid, sockets.read(remote))
     owner = next((owner for listener in listeners for owner in listener.pids or ()), None)
     if owner:

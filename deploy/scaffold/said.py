@@ -30,6 +30,7 @@ class Fields:
     unknown: dict[Key, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     hidden: frozenset[str] = frozenset()
+    loose: list[str] = field(default_factory=list)  # words that cannot be known and belong to no key: where, and why
 
     def say(self, key: Key, word: Word, value: Any = None) -> None:
         """Set a key from a word of the launch, unless it cannot be known."""
