@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from deploy.inventory import Host
     from deploy.scaffold import Launch
     from deploy.scaffold.making import Made, Target
-    from deploy.scaffold.said import Entry, Fields
+    from deploy.scaffold.said import Entry
 
 PROCESS = re.compile(r"(?P<host>.+):(?P<pid>\d+)")
 
@@ -154,7 +154,7 @@ def _target(asked: Asked, *found: Host) -> Target:
 
 
 def _of_script(origin: str, line: int | None, asked: Asked, more: tuple[str, ...]) -> Made:
-    from deploy.scaffold import fields, making, shell, starter
+    from deploy.scaffold import ahead, fields, making, shell, starter
 
     file = Path(origin)
     try:
@@ -170,7 +170,7 @@ def _of_script(origin: str, line: int | None, asked: Asked, more: tuple[str, ...
     local = not (host or asked.says_hosts) and list(inventory.hosts) == ["localhost"]
     made = fields.of(launch, local=local, more=more)
     written = making.from_launch(target, making.named(asked.name, None, file.stem), made, asked.words, host)
-    return _to_do(written, made, here=not (host or asked.says_hosts))
+    return ahead.tell(written, made, here=not (host or asked.says_hosts))
 
 
 def _chosen(launches: list[Launch], source: str, line: int | None) -> Launch:
@@ -214,7 +214,7 @@ def _of_process(found: re.Match[str], asked: Asked) -> Made:
     import threading
 
     from deploy import remote
-    from deploy.scaffold import fields, making, process, starter
+    from deploy.scaffold import ahead, fields, making, process, starter
 
     host = _on(_target(asked), starter.host(found["host"]))
     reached = remote.reach(host, lambda _: None, threading.Event())
@@ -224,22 +224,7 @@ def _of_process(found: re.Match[str], asked: Asked) -> Made:
         reached.transport.close()
     made = fields.of(server.launch, local=host.transport == "local", environ=server.environ)
     name = making.named(asked.name, made, made.engine)
-    return _to_do(making.from_launch(_target(asked, host), name, made, asked.words, host), made)
-
-
-def _to_do(made: Made, fields: Fields, *, here: bool = False) -> Made:
-    """With what is to be done before the first `up`: secrets to export, and hosts to name where nobody did (`here`)."""
-    from dataclasses import replace
-
-    names = sorted({key[1] for key in fields.said if key[0] == "secrets" and len(key) > 1})
-    hosts = fields.said.get(("hosts",))
-    notes = []
-    if names:
-        exports = " ".join(f"{name}=..." for name in names)
-        notes.append(f"before `deploy up`: export {exports}   (secrets are taken from your environment)")
-    if here and hosts and hosts.value == "localhost":
-        notes.append("hosts: localhost, this machine, as nothing else was said; hosts=gpu1 if it runs there")
-    return replace(made, notes=(*made.notes, *notes))
+    return ahead.tell(making.from_launch(_target(asked, host), name, made, asked.words, host), made)
 
 
 def _on(target: Target, host: Host) -> Host:

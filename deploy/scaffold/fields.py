@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from deploy import engines, scrub
@@ -15,7 +13,7 @@ from deploy.config.schema import Path as Key
 from deploy.engines import Called
 from deploy.errors import ConfigError
 from deploy.profile import Engine, Profile
-from deploy.scaffold import HOME, Launch, Word, flags, kept
+from deploy.scaffold import HOME, Launch, Word, flags, kept, loose
 from deploy.scaffold.flags import Flag
 from deploy.scaffold.said import Entry, Fields, checkpoint, made_whole, relative, settled
 
@@ -35,7 +33,7 @@ def of(launch: Launch, *, local: bool, environ: Mapping[str, Word] | None = None
     made.engine = name
     made.said["engine", "name"] = Entry(name, launch.argv[0].where)
     engine = engines.load(name)
-    launch = _with_more(made, called, engine, more)
+    launch = loose.settle(made, called, engine, more)
     found, alone = flags.read(launch.argv[called.flags :], engine)
     made.hidden = kept.values(environ or launch.env, (w for f in found if scrub.is_secret(f.name) for w in f.values))
     _program(made, called)
@@ -52,38 +50,6 @@ def of(launch: Launch, *, local: bool, environ: Mapping[str, Word] | None = None
     _environment(made)
     _consequences(made, engine)
     return made
-
-
-def _with_more(made: Fields, called: Called, engine: engines.Engine, more: Sequence[str]) -> Launch:
-    """The launch with what is said of its loose words in their places; where nothing is said, they are told."""
-    argv = made.launch.argv
-    places = [called.flags + at for at in flags.loose(argv[called.flags :], engine, model=called.model is not None)]
-    told = [f"{argv[at].where}: more words come {_from(argv[at].unknown)}" for at in places]
-    if more and places and len(more) != len(places):
-        raise ConfigError("\n".join(told), remedy=f"--more for each of them, in this order; {len(more)} are there")
-    if not more:
-        made.loose += told
-    said = dict(zip(places or range(len(argv), len(argv) + len(more)), map(_split, more), strict=False))
-    for at, words in said.items() if places else ():
-        how = "as --more says them" if words else "left out, as --more says"
-        made.leave(argv[at].where, f"the words {_from(argv[at].unknown)}, are {how}")
-    words = [word for at, one in enumerate(argv) for word in (said.get(at, []) if at in places else [one])]
-    added = [] if places else [word for words in said.values() for word in words]
-    made.launch = replace(made.launch, argv=(*words, *added))
-    return made.launch
-
-
-def _from(unknown: str) -> str:
-    """Where loose words come from, and why they are not known."""
-    found = re.match(r"(\$(?:\( \)|\S+)) (.*)", unknown, re.DOTALL)
-    return f"from {found[1]}, which {found[2]}" if found else f"here: {unknown}"
-
-
-def _split(text: str) -> list[Word]:
-    try:
-        return [Word(word, "--more") for word in shlex.split(text)]
-    except ValueError as error:
-        raise ConfigError(f"--more: a quotation is not closed in it ({error})") from error
 
 
 def _program(made: Fields, called: Called) -> None:

@@ -7,15 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from deploy import scrub
 from deploy.engines import Engine
 from deploy.scaffold import Word
 
 LONG = re.compile(r"--([A-Za-z0-9][\w.-]*)(?:=(.*))?", re.DOTALL)
 SHORT = re.compile(r"-([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
-# By their names: flags that take no value, and variables that hold flags.
-BARE = re.compile(r"(?:enable|disable|skip|no|trust|allow|use)-.*")
-HOLDS_FLAGS = re.compile(r"(?:.*_)?(?:args?|arguments?|flags?|opts?|options?|extras?|params?)(?:_.*)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -38,46 +34,15 @@ def read(words: Sequence[Word], engine: Engine) -> tuple[list[Flag], list[Word]]
     found: list[Flag] = []
     alone: list[Word] = []
     for word in words:
-        flag = _flag(word, aliases)
-        if flag:
-            found.append(flag)
+        said = flag(word, aliases)
+        if said:
+            found.append(said)
         elif found:
             last = found.pop()
             found.append(Flag(last.name, last.said, (*last.values, word), last.where, last.unknown))
         else:
             alone.append(word)
-    return [part for flag in found for part in _parts(flag, engine)], alone
-
-
-def loose(words: Sequence[Word], engine: Engine, *, model: bool) -> list[int]:
-    """The places of unknown words that are no value of the flag before them: they may be flags, several words, none.
-
-    `model`: the first word is one of its own.
-    """
-    found: list[int] = []
-    last: Flag | None = None
-    values = 0
-    for place, word in enumerate(words):
-        flag = _flag(word, engine.ALIASES)
-        if flag and not flag.unknown:
-            last, values = flag, len(flag.values)
-        elif word.unknown and (flag or _is_loose(word, last, values, engine, model=model)):
-            found.append(place)
-        else:
-            values += 1
-    return found
-
-
-def _is_loose(word: Word, last: Flag | None, values: int, engine: Engine, *, model: bool) -> bool:
-    if word.several or word.text.startswith("-"):
-        return True
-    if last is None:
-        return values > 0 or not model
-    takes_one = last.name in engine.FIELDS or scrub.is_secret(last.name)
-    if values:
-        return takes_one or word.several is None
-    held = any(HOLDS_FLAGS.fullmatch(name) for name in word.names)
-    return word.several is None and not takes_one and (held or bool(BARE.fullmatch(last.name)))
+    return [part for one in found for part in _parts(one, engine)], alone
 
 
 def model(engine: Engine) -> str:
@@ -101,7 +66,8 @@ def _parts(flag: Flag, engine: Engine) -> list[Flag]:
     ]
 
 
-def _flag(word: Word, aliases: Mapping[str, str]) -> Flag | None:
+def flag(word: Word, aliases: Mapping[str, str]) -> Flag | None:
+    """A word that is a flag, with the value behind its =; None where it is none."""
     long, short = LONG.fullmatch(word.text), SHORT.fullmatch(word.text)
     match = long or (short if short and short[1] in aliases else None)
     if match is None:

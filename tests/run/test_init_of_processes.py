@@ -120,6 +120,7 @@ def _is_the_profile(place: Place, served: Path, project: Project, told: dict[str
 
 WRONG = [
     ("localhost:4194304", "localhost has no process 4194304 that can be seen from here"),
+    ("localhost:1", "process 1 on localhost is no server, and every process descends from it"),
     ("no.such.host.invalid:1", "no.such.host.invalid"),
     ("launch-that-is-not-there.sh", "cannot be read"),
 ]
@@ -154,9 +155,12 @@ def test_a_process_of_another_user_is_told_with_the_way_out(
     host.inside("useradd", "--create-home", "--password", "*", "--shell", "/bin/sh", "other")
     try:
         project = Project(tmp_path / "project", {host.name: places.over_ssh(host, user="other").host})
-        done = project.run("init", "--from", f"{host.name}:1")
-        assert (done.code, f"process 1 on {host.name} is root's; other may not read" in done.err) == (2, True), done.err
-        assert f"deploy init --from root@{host.address}:1" in done.err
+        pid = host.inside("sh", "-c", "sleep 300 < /dev/null > /dev/null 2>&1 & echo $!").strip()
+        done = project.run("init", "--from", f"{host.name}:{pid}")
+        host.inside("kill", pid)
+        told = f"process {pid} on {host.name} is root's; other may not read"
+        assert (done.code, told in done.err) == (2, True), done.err
+        assert f"deploy init --from root@{host.address}:{pid}" in done.err
     finally:
         host.inside("userdel", "--remove", "--force", "other")
 
@@ -178,3 +182,36 @@ def test_a_server_without_an_engine_is_taken_with_its_whole_command(tmp_path: Pa
     finally:
         server.send_signal(signal.SIGKILL)
         server.wait()
+
+
+SERVER = "exec -a llama-server tail -f /dev/null"
+BELOW = [
+    ([f"({SERVER}) & echo $!"], ""),
+    ([f"({SERVER}) & echo $!"] * 2, "is no server, and 2 servers descend from it"),
+    ([f"setsid bash -c '{SERVER}' & echo $!"], "is no server, and one descends from it, in another session"),
+]
+
+
+@pytest.mark.parametrize(("starts", "why"), BELOW)
+def test_only_the_one_server_below_a_process_is_taken(tmp_path: Path, starts: list[str], why: str) -> None:
+    project = Project(tmp_path / "project")
+    shell = subprocess.Popen(["bash", "-c", "\n".join([*starts, "wait"])], stdout=subprocess.PIPE, text=True)
+    assert shell.stdout
+    pids = [int(shell.stdout.readline()) for _ in starts]
+    try:
+        until(lambda: all(_cmdline(pid).startswith(b"llama-server") for pid in pids), 30, "they run")
+        done = project.run("init", "--from", f"localhost:{shell.pid}", "profile=x", "model=/m", "--json")
+        if why:
+            assert (done.code, why in done.err) == (2, True), done.err
+            assert [pid for pid in pids if f"--from localhost:{pid}" not in done.err] == []
+            assert not (project.folder / "profiles").exists()
+        else:
+            assert f"{shell.pid} is a part of the server {pids[0]}, which was taken" in done.json["notes"], done.err
+    finally:
+        for pid in (*pids, shell.pid):
+            os.kill(pid, signal.SIGKILL)
+        shell.communicate()
+
+
+def _cmdline(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()

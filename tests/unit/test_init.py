@@ -453,6 +453,44 @@ def test_the_texts_for_people_name_files_differences_and_what_is_next(here, caps
         assert part in told
 
 
+@pytest.mark.parametrize(
+    ("script", "words", "wanted", "not_wanted"),
+    [
+        (SERVE, [], ["hosts=gpu1 if it runs there"], "export"),
+        (
+            f"export HF_TOKEN={CANARY}\n{SERVE} --api-key x",
+            [],
+            ["export API_KEY=... HF_TOKEN=...", "localhost"],
+            CANARY,
+        ),
+        (SERVE, ["hosts=localhost"], [], "localhost, this"),
+        (SERVE, ["--host", "gpu1"], [], "localhost, this"),
+        (f"ssh gpu1 '{SERVE}'", [], [], "localhost, this"),
+    ],
+)
+def test_what_is_to_be_done_before_up_is_told(here, script, words, wanted, not_wanted):
+    _, told = of(here, script, *words)
+    notes = "\n".join(told["notes"])
+    assert [part for part in wanted if part not in notes] == []
+    assert not_wanted not in notes
+
+
+def test_nothing_is_written_while_words_are_unknown_and_they_can_be_said(here):
+    script = f"{SERVE} --port 8000 --api-key {CANARY} $(cat flags)"
+    with pytest.raises(ConfigError, match=r"launch.sh:1: more words come from"):
+        of(here, script, "args.x=1")
+    assert set(files(here)) == {"launch.sh"}
+    made, told = of(here, script, "--more", "--tp 2 --x y")
+    assert (made.parallel.tp, made.args, made.port, made.secrets) == (2, {"x": "y"}, 8000, {"API_KEY": "api-key"})
+    assert "are as --more says them" in told["notes"][0]
+
+
+def test_more_is_for_scripts(here):
+    for words in ([], ["--from", "localhost:1"]):
+        with pytest.raises(ConfigError, match="--more is for a script"):
+            init(*words, "--more", "")
+
+
 def test_the_example_of_the_documentation_is_what_comes_out(here):
     page = (project.ROOT / "docs/init.md").read_text()
     script, written = (page.partition(f"```{kind}\n")[2].partition("```")[0] for kind in ("sh", "yaml"))

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from deploy.errors import ConfigError
-from deploy.scaffold import HOME, Launch, commands, shell
+from deploy.scaffold import HOME, Launch, commands, fields, shell
+from deploy.scaffold.said import Fields
 
 SERVE = "python3 -m sglang.launch_server --model-path /m"
 
@@ -201,3 +202,114 @@ def test_nothing_is_run(tmp_path):
     mark = tmp_path / "mark"
     read(f"touch {mark}\nX=$(touch {mark})\n`touch {mark}`\n{SERVE} --x <(touch {mark})")
     assert not mark.exists()
+
+
+# ---- words that cannot be known and belong to no flag ----------------------------------------------------------------
+
+KEYED = f"{SERVE} --port 8000 --api-key canary"
+CHANGED = "EXTRA=(--mem-fraction-static 0.85)\nif curl x; then EXTRA+=(--disable-custom-all-reduce); fi\n"
+RUNS = "$( ), which is known only where it runs"
+WHICH = "which depends on the if in launch.sh:2"
+
+
+def taken(script: str, *more: str) -> Fields:
+    return fields.of(only(script), local=True, more=more)
+
+
+LOOSE = [
+    (f"{KEYED} $(cat flags)", [f"1: {RUNS}"]),
+    (f"{KEYED} $EXTRA_ARGS", ["1: $EXTRA_ARGS, which is not set"]),
+    (f'{KEYED} "$EXTRA_ARGS"', ["1: $EXTRA_ARGS, which is not set"]),
+    (f"{KEYED} ${{EXTRA:-$(cat flags)}}", [f"1: {RUNS}"]),
+    (f'{CHANGED}{KEYED} "${{EXTRA[@]}}"', [f"3: $EXTRA, {WHICH}"]),
+    (f'{CHANGED}{KEYED} \\\n "${{EXTRA[@]}}"', [f"4: $EXTRA, {WHICH}"]),
+    (f'{CHANGED}ALL=(--x 1 "${{EXTRA[@]}}")\n{KEYED} ${{ALL[@]}}', [f"3: $EXTRA, {WHICH}"]),
+    (f'{CHANGED}{SERVE} --port 8000 "${{EXTRA[@]}}"', [f"3: $EXTRA, {WHICH}"]),
+    (f'{CHANGED}{SERVE} --port "${{EXTRA[@]}}"', [f"3: $EXTRA, {WHICH}"]),
+    (f'f() {{ {KEYED} "$@"; }}\nf $(cat x)', [f"2: {RUNS}"]),
+    (f'set -- $(cat x)\n{KEYED} "$@"', [f"1: {RUNS}"]),
+    (f"{SERVE} --enable-metrics $X", ["1: $X, which is not set"]),
+    (f"{SERVE} --x $VLLM_ARGS", ["1: $VLLM_ARGS, which is not set"]),
+    (f"{SERVE} --x a $X", ["1: $X, which is not set"]),
+    (f"{SERVE} --$X", ["1: $X, which is not set"]),
+    (f"{SERVE} --port 1 --x$X", ["1: $X, which is not set"]),
+    (
+        f"{SERVE} --port 1 $A --x 1 $B",
+        [f"1: ${name}, which is not set" for name in "AB"],
+    ),
+    ("python3 -m sglang.launch_server $A --model-path /m", ["1: $A, which is not set"]),
+    ("sglang serve /m $A --port 1", ["1: $A, which is not set"]),
+    ("vllm serve /m --api-key canary $A", ["1: $A, which is not set"]),
+    ("llama-server -m /m -c 4096 $A", ["1: $A, which is not set"]),
+    ("trtllm-serve /m --port 1 $A", ["1: $A, which is not set"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "told"), LOOSE)
+def test_unknown_words_of_no_flag_are_told_as_such(script, told):
+    made = taken(script)
+    lines = [line.replace("more words come from ", "").removeprefix("launch.sh:") for line in made.loose]
+    assert (lines, made.unknown) == (told, {})
+    error = fields.unknown(made, [])
+    assert error is not None
+    assert error.remedy.count("--more '--flag") == len(told)
+
+
+@pytest.mark.parametrize("value", ["$X", '"$X"', "a$X", "$(cat x)"])
+@pytest.mark.parametrize("flag", ["port", "x", "model-path"])
+def test_an_unknown_value_of_a_flag_is_of_its_key(flag, value):
+    made = taken(f"{SERVE} --{flag} {value} --api-key $(cat key)")
+    keys = {"port": ("port",), "x": ("args", "x"), "model-path": ("model", "path")}
+    assert (made.loose, list(made.unknown)) == ([], [keys[flag]])
+    assert made.said["secrets", "API_KEY"].value == "api-key"
+
+
+@pytest.mark.parametrize(
+    ("script", "more", "wanted"),
+    [
+        (f"{KEYED} $(cat x)", ["--tp 2 --x 'a b'"], "--port 8000 --api-key canary --tp 2 --x |a b|"),
+        (f"{KEYED} $(cat x) --y", [""], "--port 8000 --api-key canary --y"),
+        (f"{SERVE} --port 1 $A 0.9 $B --y", ["--x", ""], "--port 1 --x 0.9 --y"),
+        (f'{SERVE} --port 1 "$@"', ["--x 2"], "--port 1 --x 2"),
+        ("trtllm-serve /m --port 1 $A --y", ["--x 2"], "--port 1 --x 2 --y"),
+    ],
+)
+def test_unknown_words_can_be_said(script, more, wanted):
+    made = taken(script, *more)
+    assert (made.loose, made.unknown) == ([], {})
+    texts = [f"|{word.text}|" if " " in word.text else word.text for word in made.launch.argv]
+    assert " ".join(texts).endswith(f"/m {wanted}")
+    assert [note.partition(", are ")[2] for note in made.notes] == [
+        "as --more says them" if text else "left out, as --more says" for text in more if '"$@"' not in script
+    ]
+
+
+@pytest.mark.parametrize(
+    ("script", "more", "why"),
+    [
+        (f"{SERVE} --port 1 $A --x 1 $B", ["--y"], "more words come from $A"),
+        (f"{SERVE} --port 1 $A", ["--y '"], "--more: a quotation is not closed"),
+    ],
+)
+def test_more_that_does_not_fit_is_told(script, more, why):
+    with pytest.raises(ConfigError) as caught:
+        taken(script, *more)
+    assert why in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [
+        (f'E=(--mem-fraction-static 0.85 --api-key canary)\n{SERVE} "${{E[@]}}"', "API_KEY"),
+        (f'E=(--api-key=canary)\n{SERVE} "${{E[@]}}"', "API_KEY"),
+        (f'K=canary\nE=(--x 1 --api-key "$K")\n{SERVE} "${{E[@]}}"', "K"),
+        (f"E='--x 1 --api-key canary'\n{SERVE} $E", "API_KEY"),
+        (f"E=--api-key=canary\n{SERVE} $E", "API_KEY"),
+        (f'K=canary\nE="--x 1 --api-key $K"\n{SERVE} $E', "K"),
+        (f"{SERVE} --api-key=$K", "K"),
+        (f'f() {{ {SERVE} "$@"; }}\nf --api-key canary', "API_KEY"),
+    ],
+)
+def test_a_secret_is_named_by_its_own_variable_or_its_flag(script, name):
+    made = taken(script)
+    assert {key[1]: entry.value for key, entry in made.said.items() if key[0] == "secrets"} == {name: "api-key"}
