@@ -117,7 +117,7 @@ class Shell:
 
     def _perhaps(self, node: Tree, why: str) -> None:
         """What is under a condition: servers that it starts are marked, and what it changes is not known after it."""
-        (before, _, cwd, environment), outer = self._state(), self.condition
+        (before, _, cwd, environment), outer, arguments = self._state(), self.condition, self.scope.arguments
         self.condition = self.condition or why
         for statement in statements(node):
             self.statement(statement)
@@ -126,6 +126,8 @@ class Shell:
         for name in {*before, *after}:
             if before.get(name) is not after.get(name):
                 after[name] = Word("", self.scope.where, f"${name} depends on {why}", (name,))
+        if self.scope.arguments is not arguments:
+            self.scope.arguments = (Word("", unknown=f"$@ depends on {why}", several=True),)
         self.cwd = cwd if self.cwd == cwd else None
         if self.environment != environment:
             self.environment = f"\nwhich interpreter is meant depends on {why}"
@@ -157,7 +159,8 @@ class Shell:
         value = expand.text(assign.get("Value"), self.scope)
         if assign.get("Append") and isinstance(before, Word):
             names, unknown = (*before.names, *value.names), before.unknown or value.unknown
-            value = Word(before.text + value.text, value.where, unknown, names)
+            carriers = (*before.carriers, *value.carriers)
+            value = Word(before.text + value.text, value.where, unknown, names, carriers)
         self.scope.variables[name] = value
         if self.exports_all:
             self.exported.add(name)

@@ -227,6 +227,8 @@ LOOSE = [
     (f'{CHANGED}{SERVE} --port 8000 "${{EXTRA[@]}}"', [f"3: $EXTRA, {WHICH}"]),
     (f'{CHANGED}{SERVE} --port "${{EXTRA[@]}}"', [f"3: $EXTRA, {WHICH}"]),
     (f'f() {{ {KEYED} "$@"; }}\nf $(cat x)', [f"2: {RUNS}"]),
+    (f'if curl x; then set -- --tp 2; fi\n{KEYED} "$@"', ["2: $@, which depends on the if in launch.sh:1"]),
+    (f'set -- a --tp 2\ncurl x && shift\n{KEYED} "$@"', ["3: $@, which depends on the && in launch.sh:2"]),
     (f'set -- $(cat x)\n{KEYED} "$@"', [f"1: {RUNS}"]),
     (f"{SERVE} --enable-metrics $X", ["1: $X, which is not set"]),
     (f"{SERVE} --x $VLLM_ARGS", ["1: $VLLM_ARGS, which is not set"]),
@@ -307,6 +309,7 @@ def test_more_that_does_not_fit_is_told(script, more, why):
         (f"E=--api-key=canary\n{SERVE} $E", "API_KEY"),
         (f'K=canary\nE="--x 1 --api-key $K"\n{SERVE} $E', "K"),
         (f"{SERVE} --api-key=$K", "K"),
+        (f"B='--api-key canary'\nE=--x\nE+=\" $B\"\n{SERVE} $E", "API_KEY"),
         (f'f() {{ {SERVE} "$@"; }}\nf --api-key canary', "API_KEY"),
     ],
 )
