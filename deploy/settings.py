@@ -99,15 +99,18 @@ def _merge(layers: Iterable[Said], everywhere: Iterable[Key] | None = None) -> d
     ConfigError where one adds what is there, or takes away what is nowhere; `everywhere`: what any host has of its own.
     """
     merged: dict[Key, Said] = {}
+    parents: set[Key] = set()  # what anything was ever said below: only there is it worth to look for it
     for said in layers:
         if said.sign and everywhere is not None:
             signs.check(said, merged, everywhere)
-        below = [path for path in merged if _is_below(path, said.path)]
+        above = [said.path[:length] for length in range(len(said.path))]
+        below = [path for path in merged if _is_below(path, said.path)] if said.path in parents else []
         if below and not said.whole:
             continue
-        for path in (*below, *(path for path in merged if _is_below(said.path, path))):
-            del merged[path]
+        for path in (*below, *above):
+            merged.pop(path, None)
         merged[said.path] = said
+        parents.update(above)
     return merged
 
 

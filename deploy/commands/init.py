@@ -154,14 +154,10 @@ def _target(asked: Asked, *found: Host) -> Target:
 
 
 def _of_script(origin: str, line: int | None, asked: Asked, more: tuple[str, ...]) -> Made:
-    from deploy.scaffold import ahead, fields, making, shell, starter
+    from deploy.scaffold import ahead, fields, making, shell, starter, syntax
 
     file = Path(origin)
-    try:
-        text = file.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise ConfigError(f"{origin}: cannot be read: {error.strerror}", remedy="a script, or HOST:PID") from error
-    launch = _chosen(shell.read(text, file.name, file.resolve().parent), file.name, line)
+    launch = _chosen(shell.read(syntax.load(file, origin), file.name, file.resolve().parent), file.name, line)
     target = _target(asked)
     host = _on(target, starter.host(launch.host)) if launch.host and not asked.says_hosts else None
     if host:

@@ -132,13 +132,24 @@ class Engine(Protocol):
         """From its /metrics: a cross-check, and where answers carry no acceptance, what is measured by."""
 
 
+All = Mapping[str, Engine]
+
+
 def load(name: str) -> Engine:
     """The engine called `name`."""
     return cast("Engine", registry.load("deploy.engines", name, "engine"))
 
 
-def recognise(argv: Sequence[str]) -> tuple[str, Called] | None:
-    """The engine whose server a command line starts; `command` for a server that has no engine of its own here."""
+def every() -> All:
+    """Every engine by its name; `command`, which takes any server, comes last."""
     names = sorted(registry.names("deploy.engines"), key=lambda name: name == "command")
-    found = ((name, load(name).called(argv)) for name in names)
+    return {name: load(name) for name in names}
+
+
+def recognise(argv: Sequence[str], known: All | None = None) -> tuple[str, Called] | None:
+    """The engine whose server a command line starts; `command` for a server that has no engine of its own here.
+
+    `known` is `every()`, which looks on the disk, for who asks of many command lines.
+    """
+    found = ((name, engine.called(argv)) for name, engine in (known or every()).items())
     return next(((name, called) for name, called in found if called), None)

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deploy import engines
+from deploy.errors import ConfigError
 from deploy.scaffold import HOME, Launch, Word
-from deploy.scaffold.syntax import parse
+from deploy.scaffold.patterns import NUMBER
+from deploy.scaffold.syntax import load
 
 if TYPE_CHECKING:
     from deploy.scaffold.shell import Shell
@@ -26,6 +28,7 @@ MOVERS = frozenset({"conda", "mamba", "micromamba", "module", "pyenv", "workon",
 SSH_WITH_VALUE = "BbcDEeFIiJLlmOopQRSWw"
 NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 ACTIVATE = re.compile(r"(.*)/bin/activate")
+HUB = re.compile(r"[\w.-]+/[\w.-]+")  # may be a name on the Hugging Face hub
 ASIDE = frozenset({"echo", "printf", "cat", "grep", "pgrep", "pkill", "kill", "ps", "tail", "test", "[", "curl"})
 
 
@@ -63,13 +66,22 @@ def _source(shell: Shell, words: list[Word]) -> None:
         shell.environment = joined(shell.cwd, activate[1]) or activate[1]
         return
     here = None if file.unknown or shell.folder is None or HOME in file.text else Path(shell.folder, file.text)
-    if here is None or not here.is_file() or shell.depth > 9:
+    text = _sourced(here, file.text) if here and shell.depth < 10 else None
+    if text is None:
         shell.notes.append(f"{file.where}: the variables of a file that is read there are not known here")
         return
     told, first = (shell.source, shell.scope.where), shell.first
     shell.source, shell.first, shell.depth = os.path.normpath(file.text), 1, shell.depth + 1
-    shell.run(parse(here.read_text(encoding="utf-8", errors="replace"), shell.source))
+    shell.script(text)
     (shell.source, shell.scope.where), shell.first, shell.depth = told, first, shell.depth - 1
+
+
+def _sourced(file: Path, source: str) -> str | None:
+    """The text of a file that a script reads; None where there is none here."""
+    try:
+        return load(file, source) if file.is_file() else None
+    except (ConfigError, OSError):  # no right to read it, no text, a name that is too long
+        return None
 
 
 def _set(shell: Shell, words: list[Word]) -> None:
@@ -83,7 +95,7 @@ def _set(shell: Shell, words: list[Word]) -> None:
 
 
 def _shift(shell: Shell, words: list[Word]) -> None:
-    count = int(words[0].text) if words and words[0].text.isdigit() else 1
+    count = int(words[0].text) if words and NUMBER.fullmatch(words[0].text) else 1
     shell.scope.arguments = shell.scope.arguments[count:]
 
 
@@ -109,6 +121,16 @@ def joined(folder: str | None, path: str) -> str | None:
     if path.startswith(("/", HOME)):
         return path
     return None if folder is None else os.path.normpath(f"{folder}/{path}")
+
+
+def whole(folder: str | None) -> Callable[[str, bool], str | None]:
+    """How a relative path is made whole: from the folder that the script went to. A name of the hub is none."""
+
+    def whole(text: str, surely: bool) -> str | None:
+        spelled = text.startswith(("./", "../"))
+        return joined(folder, text) if spelled or (surely and not HUB.fullmatch(text)) else None
+
+    return whole
 
 
 # ---- commands around a server ----------------------------------------------------------------------------------------
@@ -175,12 +197,13 @@ def _bare(words: list[Word]) -> list[Word]:
     return words
 
 
-def unwrapped(words: list[Word]) -> tuple[list[Word], dict[str, Word], list[str], str]:
+def unwrapped(words: list[Word], known: engines.All) -> tuple[list[Word], dict[str, Word], list[str], str]:
     """(a server's own words, variables given before them, what is left out, why it cannot be taken over)."""
     texts = [word.text for word in words]
-    start = next((place for place in range(len(words)) if engines.recognise(texts[place:])), None)
     name = texts[0].rpartition("/")[2]
-    if start is None or name in ASIDE:
+    places = () if name in ASIDE else range(len(words))
+    start = next((place for place in places if engines.recognise(texts[place:], known)), None)
+    if start is None:
         return (_bare(words) or words), {}, [], ""
     before, notes = words[:start], []
     given = {found[1]: replace(word, text=found[2]) for word in before if (found := NAMED.fullmatch(word.text))}
@@ -209,4 +232,5 @@ def in_environment(argv: list[Word], environment: str, cwd: str | None) -> list[
 
 def servers(launches: list[Launch]) -> list[Launch]:
     """Those that start a server that an engine knows, or may do so."""
-    return [one for one in launches if one.blocked or engines.recognise([word.text for word in one.argv])]
+    known = engines.every()
+    return [one for one in launches if one.blocked or engines.recognise([word.text for word in one.argv], known)]

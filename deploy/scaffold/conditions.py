@@ -40,6 +40,7 @@ def went_well(statement: Tree, scope: Scope) -> bool | None:
     """How a command ends: of a test what it says; of work, that it is done; None of whatever asks a question."""
     command = statement.get("Cmd", {})
     kind = command.get("Type")
+    scope.spend(1)
     if statement.get("Negated") or kind == "TestClause":
         return holds([statement], scope)
     if kind == "BinaryCmd" and command["Op"] in ("&&", "||"):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from deploy.scaffold import HOME, Word
-from deploy.scaffold.syntax import Tree
+from deploy.scaffold import HOME, Word, patterns
+from deploy.scaffold.budget import Budget, fitting
+from deploy.scaffold.syntax import STRANGE, Tree
 
 Value = Word | tuple[Word, ...]  # an array is several
 
 OPERATIONS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
 SPECIAL = {"#": "the number of arguments", "?": "an exit status", "$": "a process id", "!": "a process id"}
-BRACES = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "e": "\x1b"}
 
 
@@ -25,11 +24,17 @@ class Scope:
     where: str  # of the statement that is looked at: file:line
     variables: dict[str, Value] = field(default_factory=dict)
     arguments: tuple[Word, ...] = ()
+    budget: Budget = field(default_factory=Budget)
+
+    def spend(self, steps: int) -> None:
+        """Count what is about to be done."""
+        self.budget.spend(steps, self.where)
 
     def value(self, name: str) -> Value | None:
         """What a parameter is; None where it is not set."""
         if name.isdigit() and name != "0":
-            return self.arguments[int(name) - 1] if int(name) <= len(self.arguments) else None
+            place = int(name) if len(name) < 9 else 0
+            return self.arguments[place - 1] if 0 < place <= len(self.arguments) else None
         if name in ("@", "*"):
             return self.arguments
         if name in self.variables:
@@ -69,22 +74,23 @@ def words(node: Tree, scope: Scope) -> list[Word]:
 
 def text(node: Tree | None, scope: Scope) -> Word:
     """One word, as in an assignment: nothing falls apart."""
-    return _joined(list(_pieces((node or {}).get("Parts", []), scope)), scope.where)
+    return _joined(_pieces((node or {}).get("Parts", []), scope), scope.where)
 
 
 def document(node: Tree, scope: Scope) -> Word:
     """A here-document: as between double quotes."""
-    return _joined(list(_pieces(node.get("Parts", []), scope, quoted=True)), scope.where)
+    return _joined(_pieces(node.get("Parts", []), scope, quoted=True), scope.where)
 
 
-def _joined(pieces: list[_Piece], where: str) -> Word:
+def _joined(parts: Iterable[_Piece], where: str) -> Word:
+    pieces = list(parts)
     names = tuple(dict.fromkeys(name for piece in pieces for name in piece.names))
     carriers = tuple(dict.fromkeys(name for piece in pieces for name in piece.carriers))
     unknown = next((piece.unknown for piece in pieces if piece.unknown), "")
     said = "".join(" " if piece.ends else piece.text for piece in pieces)
     place = next((piece.where for piece in pieces if piece.where), where)
     several = next((piece.several for piece in pieces if piece.several is not False), False)
-    return Word(said, place, unknown, names, carriers, False if said else several)
+    return fitting(Word(said, place, unknown, names, carriers, False if said else several))
 
 
 def _split(piece: _Piece) -> Iterator[_Piece]:
@@ -99,6 +105,13 @@ def _split(piece: _Piece) -> Iterator[_Piece]:
 
 
 def _pieces(parts: list[Tree], scope: Scope, quoted: bool = False) -> Iterator[_Piece]:
+    for piece in _expanded(parts, scope, quoted):
+        scope.spend(1 + len(piece.text) // 4 + len(piece.names))
+        strange = STRANGE in piece.text and not piece.unknown
+        yield replace(piece, unknown="bytes that are not UTF-8") if strange else piece
+
+
+def _expanded(parts: list[Tree], scope: Scope, quoted: bool) -> Iterator[_Piece]:
     for place, part in enumerate(parts):
         kind = part["Type"]
         if kind == "Lit":
@@ -132,7 +145,7 @@ def _literal(raw: str, quoted: bool, *, first: bool) -> Iterator[_Piece]:
         raw = raw[1:]
     bare = re.sub(r"\\.", "", raw, flags=re.DOTALL)
     unknown = ""
-    if re.search(r"[*?]|\[.+\]", bare) or BRACES.search(bare):
+    if patterns.expands(bare):
         unknown = "an unquoted pattern, which the shell may expand: quote it if it is meant as it stands"
     elif first and bare.startswith("~"):
         unknown = "the home of another user"
@@ -152,7 +165,8 @@ def _parameter(part: Tree, scope: Scope, quoted: bool) -> Iterator[_Piece]:
         yield from _several(name, value, quoted)
         return
     if isinstance(value, tuple):
-        value = value[int(index or 0)] if (index or "0").isdigit() and int(index or 0) < len(value) else None
+        place = int(index or 0) if patterns.NUMBER.fullmatch(index or "0") else len(value)
+        value = value[place] if place < len(value) else None
     if value is None or (value.text == "" and part.get("Exp", {}).get("Op", "").startswith(":") and not value.unknown):
         yield from _unset(name, value, part, scope, quoted)
         return
@@ -218,18 +232,10 @@ def _changed(value: str, part: Tree, scope: Scope) -> str | None:
     if operation in (":+", "+"):
         return None if word.unknown else word.text
     pattern = "".join(piece.get("Value", "\0") for piece in (part["Exp"].get("Word") or {}).get("Parts", []))
-    return None if "\0" in pattern or operation not in ("#", "##", "%", "%%") else _trimmed(value, operation, pattern)
-
-
-def _trimmed(value: str, operation: str, pattern: str) -> str:
-    """Without the shortest (one sign) or the longest prefix (#) or suffix (%) that fits."""
-    lengths = range(len(value) + 1) if len(operation) == 1 else range(len(value), -1, -1)
-    for length in lengths:
-        start, end = (length, len(value)) if operation[0] == "#" else (0, len(value) - length)
-        cut = value[:start] if operation[0] == "#" else value[end:]
-        if fnmatch.fnmatchcase(cut, pattern):
-            return value[start:end]
-    return value
+    if "\0" in pattern or operation not in ("#", "##", "%", "%%"):
+        return None
+    scope.spend(len(value) ** 2 // 1000)
+    return patterns.trimmed(value, operation, pattern)
 
 
 def _number(node: Tree, scope: Scope) -> int | None:
@@ -238,12 +244,14 @@ def _number(node: Tree, scope: Scope) -> int | None:
         return _number(node["X"], scope)
     if node["Type"] == "BinaryArithm" and node["Op"] in OPERATIONS:
         left, right = _number(node["X"], scope), _number(node["Y"], scope)
-        return None if left is None or right is None else OPERATIONS[node["Op"]](left, right)
+        found = None if left is None or right is None else OPERATIONS[node["Op"]](left, right)
+        return found if found is None or patterns.NUMBER.fullmatch(str(abs(found))) else None
     if node["Type"] != "Word":
         return None
     word = text(node, scope)
     named = scope.value(word.text) if re.fullmatch(r"[A-Za-z_]\w*", word.text) else word
-    return int(named.text) if isinstance(named, Word) and named.text.isdigit() and not named.unknown else None
+    known = isinstance(named, Word) and not named.unknown and patterns.NUMBER.fullmatch(named.text)
+    return int(known[0]) if known else None
 
 
 def known(variables: Mapping[str, Value]) -> dict[str, Word]:

@@ -175,8 +175,11 @@ def _spare(made: Fields, name: str, inventory: Inventory, title: str) -> dict[Ke
     whole = proof.node(_checked(yaml.profile(made.said, title), name), host)
     less = proof.node(_checked(yaml.profile(bare, title), name), host)
     kept = dict(bare)
+    by_itself = {("env", variable) for variable in dict(less.env)} | {("args", flag) for flag in proof.flags_of(less)}
     for key, entry in made.said.items():
-        if key[0] in ("env", "args") and key not in bare:
+        if key not in bare and key not in by_itself and isinstance(entry.value, str | list):
+            kept[key] = entry  # nothing else says it; each plan that is made to see it takes milliseconds
+        elif key not in bare:
             tried = {**bare, key: entry}
             one = proof.node(_checked(yaml.profile(tried, title), name), host)
             if (one.env, sorted(map(str, one.argv))) != (less.env, sorted(map(str, less.argv))):

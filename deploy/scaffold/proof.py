@@ -71,11 +71,20 @@ def _commands(made: Fields, planned: Node) -> Iterator[Difference]:
         Word(str(word), names=("run",) if isinstance(word, RunPath) else ()) for word in planned.argv[again.flags :]
     ]
     after = _said(words, engine, again.model is not None)
-    secret = {flag for flag in before if _hides(made, flag, before[flag])}
+    telling = [word.text for word in argv if kept.tells(word, made.hidden)]
+    secret = {flag for flag in before if scrub.is_secret(flag) or _ends(telling, before[flag])}
     for name in [*before, *(name for name in after if name not in before)]:
         yield from _flag(
             name, before.get(name), after.get(name), hidden=name in secret, served=planned.draft is not None
         )
+
+
+def flags_of(planned: Node) -> set[str]:
+    """The flags that a plan says, by their full names."""
+    words = [str(word) for word in planned.argv]
+    name, called = engines.recognise(words) or ("command", engines.Called({}, 1))
+    found, _ = flags.read([Word(word) for word in words[called.flags :]], engines.load(name))
+    return {flag.name for flag in found}
 
 
 def _flag(name: str, was: Any, now: Any, *, hidden: bool, served: bool) -> Iterator[Difference]:
@@ -107,9 +116,9 @@ def _said(words: Sequence[Word], engine: engines.Engine, model: bool) -> Said:
     return said
 
 
-def _hides(made: Fields, flag: str, said: Sequence[tuple[str, ...]]) -> bool:
-    found = (word for word in made.launch.argv if any(word.text.endswith(v) for values in said for v in values if v))
-    return scrub.is_secret(flag) or any(kept.tells(word, made.hidden) for word in found)
+def _ends(telling: Sequence[str], said: Sequence[tuple[str, ...]]) -> bool:
+    """Whether a value is a word that tells a secret, or its end: `--flag=value`."""
+    return any(word.endswith(value) for word in telling for values in said for value in values if value)
 
 
 def _environments(made: Fields, planned: Node) -> Iterator[Difference]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deploy import engines
+from deploy.errors import ConfigError
 from deploy.scaffold import Launch, Word, commands, conditions
 from deploy.scaffold import expansion as expand
+from deploy.scaffold.budget import PARSING, appended
 from deploy.scaffold.expansion import Scope, Value
 from deploy.scaffold.syntax import Tree, line, parse, statements
 
 DEPTH = 20  # functions, sourced files and remote scripts within each other
 LOOPS = {"ForClause": "loop", "WhileClause": "loop", "SelectClause": "loop", "CaseClause": "case", "IfClause": "if"}
-HUB = re.compile(r"[\w.-]+/[\w.-]+")  # may be a name on the Hugging Face hub
 
 
 @dataclass
@@ -35,8 +36,14 @@ class Shell:
     functions: dict[str, Tree] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     found: list[Launch] = field(default_factory=list)
+    engines: engines.All = field(default_factory=engines.every)
 
     # ---- statements ----------------------------------------------------------------------------------------------
+
+    def script(self, text: str) -> None:
+        """Go through a script that begins in line `first` of `source`."""
+        self.scope.spend(PARSING)
+        self.run(parse(text, self.source, self.first))
 
     def run(self, script: list[Tree]) -> None:
         """Go through statements in order."""
@@ -46,9 +53,10 @@ class Shell:
     def statement(self, node: Tree) -> None:
         """One statement."""
         command = node.get("Cmd")
-        self.scope.where = f"{self.source}:{line(node) + self.first - 1}"
         if command is None:
             return
+        self.scope.where = f"{self.source}:{line(node) + self.first - 1}"
+        self.scope.spend(1)
         kind = command["Type"]
         if kind in LOOPS:
             self._branches(command, self.scope.where)
@@ -61,7 +69,7 @@ class Shell:
         elif kind in ("Block", "Subshell"):
             self._group(command, kind)
         elif kind == "TimeClause":
-            self.statement(command["Stmt"])
+            self.statement(command.get("Stmt", {}))  # `time` alone has none
 
     def _group(self, command: Tree, kind: str) -> None:
         before = self._state()
@@ -86,6 +94,7 @@ class Shell:
             self.statement(second)
 
     def _state(self) -> tuple[dict[str, Value], set[str], str | None, str]:
+        self.scope.spend(len(self.scope.variables) // 10)
         return dict(self.scope.variables), set(self.exported), self.cwd, self.environment
 
     def _restore(self, state: tuple[dict[str, Value], set[str], str | None, str]) -> None:
@@ -158,9 +167,7 @@ class Shell:
             return
         value = expand.text(assign.get("Value"), self.scope)
         if assign.get("Append") and isinstance(before, Word):
-            names, unknown = (*before.names, *value.names), before.unknown or value.unknown
-            carriers = (*before.carriers, *value.carriers)
-            value = Word(before.text + value.text, value.where, unknown, names, carriers)
+            value = appended(before, value)
         self.scope.variables[name] = value
         if self.exports_all:
             self.exported.add(name)
@@ -216,43 +223,29 @@ class Shell:
         first = int(script.where.rpartition(":")[2])
         all_here = {} if nested.host else self.scope.variables
         handed = {n: value for n, value in all_here.items() if n in self.exported or nested.same_shell}
-        scope = Scope(script.where, handed)
+        scope = Scope(script.where, handed, budget=self.scope.budget)
         inner = Shell(self.source, None if nested.host else self.folder, scope, first, host, condition=self.condition)
-        inner.depth, inner.found, inner.notes = self.depth + 1, self.found, self.notes
+        inner.depth, inner.found, inner.notes, inner.engines = self.depth + 1, self.found, self.notes, self.engines
         if not nested.host:
             inner.cwd, inner.environment, inner.exported = self.cwd, self.environment, set(self.exported)
-        inner.run(parse(script.text, self.source, first))
+        inner.script(script.text)
 
     def _launch(self, words: list[Word], own: dict[str, Word]) -> Launch:
         """A program with the environment that it has; what stands before a server's own words is taken off."""
+        self.scope.spend((len(self.scope.variables) + len(self.notes)) // 10 + len(words) ** 2 // 1000)
         env = {name: value for name, value in expand.known(self.scope.variables).items() if name in self.exported}
-        program, given, notes, blocked = commands.unwrapped(words)
+        program, given, notes, blocked = commands.unwrapped(words, self.engines)
         argv = commands.in_environment(program, self.environment, self.cwd)
-        return Launch(
-            self.source,
-            program[0].where,
-            tuple(argv),
-            {**env, **own, **given},
-            self.host,
-            self.condition,
-            blocked,
-            (*self.notes, *notes),
-            whole=self.whole(),
-        )
-
-    def whole(self) -> Callable[[str, bool], str | None]:
-        """How a relative path is made whole: from the folder that the script went to. A name of the hub is none."""
-        folder = self.cwd
-
-        def whole(text: str, surely: bool) -> str | None:
-            spelled = text.startswith(("./", "../"))
-            return commands.joined(folder, text) if spelled or (surely and not HUB.fullmatch(text)) else None
-
-        return whole
+        env, where, told = {**env, **own, **given}, program[0].where, (*self.notes, *notes)
+        whole = commands.whole(self.cwd)
+        return Launch(self.source, where, tuple(argv), env, self.host, self.condition, blocked, told, whole=whole)
 
 
 def read(script: str, source: str, folder: Path | None) -> list[Launch]:
     """Everything that a script starts, in order; `source` is its name in messages, `folder` where it lies."""
     shell = Shell(source, folder, Scope(f"{source}:1"))
-    shell.run(parse(script, source))
+    try:
+        shell.script(script)
+    except RecursionError as error:
+        raise ConfigError(f"{shell.scope.where}: is nested too deeply to be read") from error
     return shell.found

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy.errors import ConfigError
-from deploy.scaffold import HOME, Launch, commands, fields, shell
+from deploy.scaffold import HOME, Launch, commands, fields, shell, syntax
 from deploy.scaffold.said import Fields
 
 SERVE = "python3 -m sglang.launch_server --model-path /m"
@@ -196,6 +196,70 @@ def test_a_file_that_the_script_reads_is_read_too(tmp_path):
 def test_a_script_that_is_none_is_told_with_its_line():
     with pytest.raises(ConfigError, match=r"launch.sh:2: is not a shell script: "):
         read("A=1\necho 'x\n")
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        (f"f() {{ f; f; }}; f\n{SERVE}", "launch.sh:1: reading the script takes more than"),
+        ("true\nf() { eval 'f; f'; }; f; f; f\n" + "bash -c 'true'\n" * 200, "reading the script takes more than"),
+        ("A=x\n" + "A=$A$A$A$A\n" * 15, "launch.sh:10: a value grows beyond 128 KiB"),
+        ("A=x\n" + "A+=$A\n" * 40, "launch.sh:19: a value grows beyond 128 KiB"),
+        ("A=(x y)\n" + 'A=("${A[@]}" "${A[@]}")\n' * 40, "reading the script takes more than"),
+        ("A=" + "ab" * 60_000 + "\nB=${A##*x*y}", "launch.sh:2: reading the script takes more than"),
+        (f"{SERVE} {'${a:-' * 500}{'}' * 500}", "launch.sh:1: is nested too deeply"),
+        (f"{SERVE} $(({'(' * 2000}1{')' * 2000}))", "launch.sh:1: is nested too deeply"),
+        (f"{SERVE} {'$(' * 3000}x{')' * 3000}", "launch.sh:1: is not a shell script: exceeded max depth"),
+    ],
+    ids=["calls", "scripts", "value", "appended", "array", "pattern", "defaults", "numbers", "substitutions"],
+)  # fmt: skip
+def test_a_script_that_asks_for_too_much_is_told_with_its_line(script, why):
+    with pytest.raises(ConfigError) as told:
+        read(script)
+    assert why in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (SERVE.encode("utf-16"), "launch.sh: is not a shell script: UTF-16"),
+        (SERVE.encode("utf-16-le"), "launch.sh: is not a shell script: a NUL byte in line 1"),
+        (f"{SERVE}\n\0".encode(), "launch.sh: is not a shell script: a NUL byte in line 2"),
+        (b"\x1f\x8b\x08", "launch.sh: is not a shell script: gzip"),
+        (b"\x7fELF\x02", "launch.sh: is not a shell script: a program"),
+        (b"echo x\n" * 100_000, "launch.sh: is longer than 128 KiB"),
+        (None, "launch.sh: cannot be read: Is a directory"),
+    ],
+)
+def test_a_file_that_is_no_script_says_what_it_is(tmp_path, content, why):
+    file = tmp_path / "launch.sh"
+    file.mkdir() if content is None else file.write_bytes(content)
+    with pytest.raises(ConfigError) as told:
+        syntax.load(file, "launch.sh")
+    assert why in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "last"),
+    [
+        (f"# caf\xe9\n{SERVE}".encode("latin-1"), "/m"),
+        (f"\ufeff#!/bin/sh\n{SERVE}".encode(), "/m"),
+        (f"A=1\r\n{SERVE} \\\r\n --x $A\r\n".encode(), "1"),
+        (f"time\n{SERVE}".encode(), "/m"),
+        (f"{SERVE} --x caf\xe9".encode("latin-1"), "bytes that are not UTF-8"),
+        (f"A=\xb2\n{SERVE} --x $((A+1))".encode(), "$(( ))"),
+        (f"A=999999999\nA=$((A*A))\n{SERVE} --x $((A*A))".encode(), "$(( ))"),
+        (f"{SERVE} --x $((010))".encode(), "$(( ))"),
+        (f"shift {'9' * 5000}\n{SERVE}".encode(), "/m"),
+        (b"echo " + b"{," * 60_000 + f"\n{SERVE}".encode(), "/m"),
+        (b"echo " + b"[" * 120_000 + f"\n{SERVE}".encode(), "/m"),
+    ],
+    ids=["latin-1", "mark", "crlf", "time", "latin-1 word", "digit", "big", "octal", "shift", "braces", "brackets"],
+)  # fmt: skip
+def test_bytes_as_they_come(tmp_path, content, last):
+    (tmp_path / "launch.sh").write_bytes(content)
+    word = only(syntax.load(tmp_path / "launch.sh", "launch.sh")).argv[-1]
+    assert (word.unknown or word.text) == last
 
 
 def test_nothing_is_run(tmp_path):
