@@ -3,6 +3,7 @@
 shell, expansion, syntax   a launch script -> how it starts a server; nothing of it is ever run
 process                    a running server -> the same
 fields, flags, kept        how a server is started -> what a profile says of it
+patterns, budget           numbers, patterns and braces as a shell sees them; how long reading may take
 loose                      words of it that cannot be known and belong to no flag
 proof                      the profile's plan against the original: every difference
 yaml, starter, files       a profile as a person would write it; a new project; written whole or not at all
