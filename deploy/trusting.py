@@ -10,7 +10,7 @@ from deploy.errors import CheckFailed, DeployError
 from deploy.inventory import Host
 from deploy.remote import jumps
 from deploy.transport import trust
-from deploy.transport.trust import Shown, Stop
+from deploy.transport.trust import CHANGED, REVOKED, Shown, Stop
 
 COMPARE = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"  # on the host's own console
 
@@ -75,7 +75,7 @@ def _row(stop: Stop, found: Shown | DeployError, agree: Agree) -> Row:
     if isinstance(found, DeployError):
         return Row(stop.name, "unreachable", stop.where, error=found)
     if found.verdict in ("changed", "revoked"):
-        what = {"changed": "its host key has CHANGED", "revoked": "it shows a key that is revoked"}[found.verdict]
+        what = {"changed": CHANGED, "revoked": REVOKED}[found.verdict]
         error = CheckFailed(f"{stop.name}: {what}", evidence=found.evidence, remedy=found.remedy)
         return Row(stop.name, found.verdict, stop.where, tuple(found.fingerprints), error=error)
     if found.verdict == "known":

@@ -15,11 +15,12 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from deploy.errors import Unreachable
 from deploy.transport import _auth
-from deploy.transport._hostkeys import Line, UnknownHostKey, changed, fingerprint, names
+from deploy.transport._hostkeys import Line, UnknownHostKey, changed, fingerprint, names, revoked
 from deploy.transport.openssh import Route
 
 FOREIGN = (paramiko.SSHException, OSError, EOFError)
 
+CHANGED, REVOKED = "its host key has CHANGED", "it shows a key that is revoked"
 BROKE = "the connection broke off while logging in"
 SAID: tuple[tuple[Any, str, str], ...] = (  # an exception, or the system's number for it
     (socket.gaierror, "the name is not known", "check `address` in the inventory, or HostName in ~/.ssh/config"),
@@ -83,13 +84,8 @@ def explain(name: str, failure: Failure) -> Unreachable:
 
 
 def _explain(name: str, route: Route, error: BaseException | None) -> tuple[str, str, str]:
-    if isinstance(error, UnknownHostKey):
-        return _unknown(name, error)
-    if isinstance(error, paramiko.BadHostKeyException):
-        stale = changed(route, [error.key])
-        return (
-            _changed(route, error.key, stale) if stale else _unknown(name, UnknownHostKey(names(route)[0], error.key))
-        )
+    if isinstance(error, UnknownHostKey | paramiko.BadHostKeyException):
+        return _distrusted(name, route, error.key)
     if isinstance(error, AuthFailure):
         remedy = f"name the right key in the inventory or in ~/.ssh/config, and try: ssh {route.user}@{route.hostname}"
         return "none of our keys was accepted", _auth.tried(error), remedy
@@ -101,12 +97,19 @@ def _explain(name: str, route: Route, error: BaseException | None) -> tuple[str,
     return BROKE, _words(error), "sshd may be busy (MaxStartups), or something else listens on this port"
 
 
-def _unknown(name: str, error: UnknownHostKey) -> tuple[str, str, str]:
-    return "its host key is not known", error.fingerprint, f"deploy hosts trust {name}"
+def _distrusted(name: str, route: Route, shown: paramiko.PKey) -> tuple[str, str, str]:
+    """As `deploy hosts trust` judges, which is advised only where it would add the key."""
+    if found := revoked(route, [shown]):
+        return REVOKED, *declared(found)
+    if stale := changed(route, [shown]):
+        return CHANGED, *contradicted(route, [shown], stale)
+    return "its host key is not known", fingerprint(shown), f"deploy hosts trust {name}"
 
 
-def _changed(route: Route, shown: paramiko.PKey, stale: list[Line]) -> tuple[str, str, str]:
-    return "its host key has CHANGED", *contradicted(route, [shown], stale)
+def declared(found: Iterable[Line]) -> tuple[str, str]:
+    """Evidence and remedy for a host that shows a key that known_hosts revokes."""
+    remedy = "do not connect to it: its key was declared stolen or lost; ask who keeps that file"
+    return "\n".join(f"revoked is {line}" for line in found), remedy
 
 
 def contradicted(route: Route, shown: Iterable[paramiko.PKey], stale: list[Line]) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import fnmatch
 import hashlib
 import hmac
@@ -21,7 +20,7 @@ class UnknownHostKey(paramiko.SSHException):
 
     def __init__(self, name: str, key: paramiko.PKey) -> None:
         super().__init__(f"unknown host key of {name}")
-        self.fingerprint = fingerprint(key)
+        self.key = key
 
 
 class Refuse(paramiko.MissingHostKeyPolicy):
@@ -65,9 +64,9 @@ class Line:
 
 
 def lines(route: Route, *names: str) -> list[Line]:
-    """All that known_hosts says of a host under these names."""
+    """All that known_hosts says of a host under these names; as for OpenSSH, without lines that cannot be read."""
     read = [line for file in route.known_hosts if file.is_file() for line in _lines(file)]
-    return [line for line in read if any(_matches(line.hosts, name) for name in names)]
+    return [line for line in read if any(_matches(line.hosts, name) for name in names) and _key(line)]
 
 
 def known(route: Route) -> list[paramiko.PKey]:
@@ -75,11 +74,17 @@ def known(route: Route) -> list[paramiko.PKey]:
     for name in names(route):
         matching = lines(route, name)
         revoked = {line.blob for line in matching if line.marker == "@revoked"}
-        keys = [_key(line.blob) for line in matching if not line.marker and line.blob not in revoked]
+        keys = [_key(line) for line in matching if not line.marker and line.blob not in revoked]
         found = [key for key in keys if key]
         if found:
             return found
     return []
+
+
+def revoked(route: Route, shown: Iterable[paramiko.PKey]) -> list[Line]:
+    """The lines by which a key that a host shows now was declared stolen or lost."""
+    blobs = {key.asbytes() for key in shown}
+    return [line for line in lines(route, *names(route)) if line.marker == "@revoked" and line.blob in blobs]
 
 
 def changed(route: Route, shown: Iterable[paramiko.PKey]) -> list[Line]:
@@ -95,36 +100,47 @@ def changed(route: Route, shown: Iterable[paramiko.PKey]) -> list[Line]:
 
 
 def _lines(file: Path) -> Iterator[Line]:
-    for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
+    for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").split("\n"), 1):
         words = line.split()
         marker = words.pop(0) if words and words[0].startswith("@") else ""
         if len(words) < 3 or words[0].startswith("#"):
             continue
         try:
-            yield Line(file, number, marker, words[0], words[1], base64.b64decode(words[2]))
-        except binascii.Error:
-            continue  # as OpenSSH does with a line it can not read
+            yield Line(file, number, marker, words[0], words[1], base64.b64decode(words[2], validate=True))
+        except ValueError:
+            continue
 
 
 def _matches(hosts: str, name: str) -> bool:
-    if hosts.startswith("|1|"):
-        salt, digest = (base64.b64decode(part) for part in hosts.split("|")[2:4])
-        return hmac.compare_digest(hmac.new(salt, name.encode(), hashlib.sha1).digest(), digest)
+    if hosts.startswith("|"):
+        return hosts == _hashed(hosts, name)
     patterns = hosts.lower().split(",")
     if any(_like(name, pattern[1:]) for pattern in patterns if pattern.startswith("!")):
         return False
     return any(_like(name, pattern) for pattern in patterns)
 
 
+def _hashed(hosts: str, name: str) -> str:
+    """The name hashed with the salt of |1|SALT|HASH; "" where there is none."""
+    _, _, salt, *_ = [*hosts.split("|"), ""]
+    try:
+        digest = hmac.new(base64.b64decode(salt, validate=True), name.encode(), hashlib.sha1).digest()
+    except ValueError:
+        return ""
+    return f"|1|{salt}|{base64.b64encode(digest).decode()}"
+
+
 def _like(name: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))  # brackets are part of `[host]:port`
 
 
-def _key(blob: bytes) -> paramiko.PKey | None:
+def _key(line: Line) -> paramiko.PKey | None:
     try:
-        return paramiko.PKey.from_type_string(paramiko.Message(blob).get_text(), blob)
-    except (paramiko.SSHException, paramiko.pkey.UnknownKeyType, ValueError):
-        return None  # of a kind that paramiko does not know, so it can not be shown to us either
+        key = paramiko.PKey.from_type_string(line.kind, line.blob)
+    except (paramiko.SSHException, paramiko.pkey.UnknownKeyType, ValueError, OverflowError):
+        return None  # of a kind that paramiko does not know, so it can not be shown to us either; or torn
+    # paramiko reads zeros behind the end of what is torn, and takes a curve for another one
+    return key if (key.get_name(), key.asbytes()) == (line.kind, line.blob) else None
 
 
 def sha256(blob: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -31,6 +32,9 @@ SIGNED = (
     "rsa-sha2-256",
 )
 SIGNATURES = {"ssh-rsa": ["rsa-sha2-512", "rsa-sha2-256"]}
+
+# every use of paramiko begins here; it logs refused ports, tracebacks and peers' words to stderr, through the live view
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 def login(name: str, route: Route) -> Connection:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -24,9 +23,6 @@ from deploy.transport.openssh import Route, resolve
 PROGRAMS = 8  # at once on a connection; sshd's MaxSessions is 10
 QUEUE = 300.0  # seconds that one more program waits for its turn
 REFUSED = 2  # why a channel was not opened (RFC 4254, 5.1)
-
-# paramiko logs each refused port to stderr, through the live view
-logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 class SshTransport(Calls):

@@ -18,6 +18,7 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from deploy.errors import DeployError
 from deploy.transport import Reachable, _failures, _hostkeys
+from deploy.transport._failures import CHANGED, REVOKED
 from deploy.transport._login import PATIENCE, leave, login, negotiated, patiently
 from deploy.transport._socket import connect
 from deploy.transport.openssh import Route, resolve
@@ -30,6 +31,8 @@ KINDS = (  # one after the other is asked for: a host shows one key at a time
     ("rsa-sha2-512", "rsa-sha2-256"),
 )
 AT_ONCE = 16  # hosts that are asked side by side
+
+__all__ = ["CHANGED", "REVOKED", "Shown", "Stop", "Verdict", "add", "judged", "look", "way"]
 
 Verdict = Literal["known", "unknown", "changed", "revoked"]
 
@@ -153,10 +156,8 @@ def _socket(route: Route, gate: Connection | None) -> Any:
 def judged(stop: Stop, keys: tuple[paramiko.PKey, ...]) -> Shown:
     """What known_hosts says of the keys that a host shows. A changed or a revoked one is never to be added."""
     route, blobs = stop.route, {key.asbytes() for key in keys}
-    revoked = [line for line in _hostkeys.lines(route, *_hostkeys.names(route)) if line.marker == "@revoked"]
-    if found := [line for line in revoked if line.blob in blobs]:
-        remedy = "do not connect to it: its key was declared stolen or lost; ask who keeps that file"
-        return Shown(stop, "revoked", keys, "\n".join(f"revoked is {line}" for line in found), remedy)
+    if found := _hostkeys.revoked(route, keys):
+        return Shown(stop, "revoked", keys, *_failures.declared(found))
     if stale := _hostkeys.changed(route, keys):
         return Shown(stop, "changed", keys, *_failures.contradicted(route, keys, stale))
     right = blobs & {key.asbytes() for key in _hostkeys.known(route)}

@@ -74,6 +74,7 @@ def test_a_key_is_shown_then_added_and_taken_by_both_clients(sshd: TestHost, key
 
     done = project.run("hosts", "trust", "gpu1", "-y")
     assert (done.code, done.out) == (0, f"gpu1: added, in {known}\n"), done.err
+    assert [line.split()[0] for line in done.err.splitlines()] == ["gpu1", "ssh-ed25519", "Compare"]
     key = keys.known_hosts.read_text().partition(f"[{sshd.address}]:{sshd.port} ")[2].splitlines()[0]
     assert known.read_text() == f"[{sshd.address}]:{sshd.port} {key}\n"
     assert [path.stat().st_mode & 0o777 for path in (known, known.parent)] == [0o600, 0o700]
@@ -159,7 +160,7 @@ def wrong(form: str, sshd: TestHost, keys: Keys, known: Path) -> str:
     made = [keys.make(f"other-{os.urandom(3).hex()}", kind) for kind in ("ed25519", "rsa")]
     other, rsa = (" ".join(Path(f"{key}.pub").read_text().split()[:2]) for key in made)
     known.parent.mkdir()
-    text = form.format(name=name, address=sshd.address, own=own, other=other, rsa=rsa)
+    text = form.format(name=name, address=sshd.address, own=own, other=other, rsa=rsa, torn=other[:-8])
     known.write_text(text)
     return text
 
@@ -176,6 +177,13 @@ NEVER = [
         "known line 2",
         "do not connect",
     ),
+    (
+        "another one, of which one was revoked",
+        "{name} {other}\n@revoked * {other}\n",
+        "CHANGED",
+        "line 1",
+        "ssh-keygen -R",
+    ),
 ]
 
 
@@ -183,15 +191,19 @@ NEVER = [
 def test_a_key_that_contradicts_known_hosts_is_never_added(sshd, keys, stranger, known, form, what, line, remedy):
     text = wrong(form, sshd, keys, known)
     project = stranger(gpu1=at(sshd))
+    refused = project.run("status")
     done = project.run("hosts", "trust", "-y")
-    assert (done.code, known.read_text()) == (5, text), done.err
-    assert all(word in done.err for word in (what, line, remedy, "SHA256:")), done.err
+    assert (refused.code, done.code, known.read_text()) == (3, 5, text), done.err
+    for told in (refused.err, done.err):
+        assert all(word in told for word in (what, line, remedy, "SHA256:")), told
+        assert "deploy hosts trust" not in told
 
 
 STILL = [
     ("its own, and one of another kind", "{name} {rsa}\n{name} {own}\n", "known"),
     ("without the port", "{address} {own}\n", "known"),
     ("another host's, without the port", "{address} {other}\n", "added"),
+    ("torn lines", "{name} ssh-ed25519 AAAA\n{name} {torn}\n|1|abc {other}\n|1| {other}\n{name} ssh-rsa é\n", "added"),
 ]
 
 

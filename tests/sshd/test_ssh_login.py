@@ -119,16 +119,22 @@ def _line(keys: Keys, sshd: TestHost) -> tuple[str, str]:
         ("@revoked {name} {key}\n{name} {key}", False),
         ("@cert-authority {name} {key}", False),
         ("garbage\n\n{name} ssh-ed25519 !!!\n{name} {key}", True),
+        ("|1|abc {key}\n|1|a|b {key}\n|1| {key}\n|1 {key}\n| {key}\n|1|é|é {key}\n{name} {key}", True),
+        ("{name} ssh-ed25519 é\n{name} ssh-ed25519 AAAA\n{name} {torn}\n{name} {key}", True),
+        ("{name} {torn}", False),
+        ("{name} ssh-rsa {blob}", False),
+        ("# a line\x0cend\u2028{name} {key}", False),
     ],
 )
 def test_known_hosts_is_read_as_openssh_reads_it(sshd, keys, configure, tmp_path, form, fits):
     name, key = _line(keys, sshd)
     known = tmp_path / "known"
-    known.write_text(form.format(name=name, address=sshd.address, key=key) + "\n")
+    words = {"name": name, "address": sshd.address, "key": key, "torn": key[:-8], "blob": key.split()[1]}
+    known.write_text(form.format(**words) + "\n")
     configure(f"UserKnownHostsFile {known}")
-    words = ["ssh", "-F", os.environ["DEPLOY_SSH_CONFIG"], "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"]
+    asked = ["ssh", "-F", os.environ["DEPLOY_SSH_CONFIG"], "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"]
     openssh = subprocess.run(
-        [*words, "-p", str(sshd.port), "-i", sshd.key, sshd.address, "true"], capture_output=True, check=False
+        [*asked, "-p", str(sshd.port), "-i", sshd.key, sshd.address, "true"], capture_output=True, check=False
     )
     assert (openssh.returncode == 0) == fits, openssh.stderr
     with contextlib.nullcontext() if fits else pytest.raises(Unreachable):
