@@ -36,9 +36,15 @@ def harmless(complete: Callable[[click.Context, str], Iterable[str]]) -> Complet
             found = list(dict.fromkeys(complete(ctx, incomplete)))
         except Exception:  # noqa: BLE001 - a traceback in the middle of somebody's command line helps nobody
             return []
-        return [CompletionItem(word, type=_kind(word)) for word in found if word.startswith(incomplete)]
+        items = [word for word in found if word.startswith(incomplete) and _shown(word)]
+        return [CompletionItem(word, type=_kind(word)) for word in items]
 
     return quiet
+
+
+def _shown(word: str) -> bool:
+    """Whether a line of text can hold it: names of files may be any bytes, line ends and escapes among them."""
+    return word.isprintable()  # bytes that are no UTF-8 are surrogates, which are not
 
 
 def _kind(word: str) -> str:

@@ -10,14 +10,16 @@ from deploy.errors import ConfigError
 
 
 def check(file: Path, source: str) -> None:
-    """ConfigError where every user of this machine may write the file, or put another one in its place; builtin
-    OSError where it is not there. What a profile names is run here and on hosts.
+    """ConfigError where every user of this machine may write the file, or put another one in its place, or in that of
+    a folder or a link on the way to it; builtin OSError where it is not there. What a profile names is run here and
+    on hosts.
     """
     if file.stat().st_mode & stat.S_IWOTH:
         raise _refused(file, source, "")
-    mode = file.parent.stat().st_mode
-    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        raise _refused(file.parent, source, f"{file.parent}: ")
+    for folder in (*file.absolute().parents, *file.resolve().parents):
+        mode = folder.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise _refused(folder, source, f"{folder}: ")
 
 
 def _refused(path: Path, source: str, where: str) -> ConfigError:

@@ -7,6 +7,7 @@ Runs on the host: Python >= 3.8, standard library only.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 
@@ -16,6 +17,12 @@ PATIENCE = 5.0  # seconds for a cut to come to its end; whoever cuts may have be
 def gap(count: int) -> bytes:
     """What stands in the place of bytes that nobody has read."""
     return b"[deploy: %d bytes of the log were cut off before they could be read]" % count
+
+
+def in_bytes(told: str) -> int:
+    """What stands first in server.log.cut; 0 where that is no number, as `logcap` goes on from."""
+    found = re.match(r"[0-9]{1,18}(?!\S)", told)
+    return int(found.group()) if found else 0
 
 
 class Log:
@@ -57,12 +64,12 @@ class Log:
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
-                with open(self.path + ".cut", encoding="ascii") as file:
+                with open(self.path + ".cut", encoding="ascii", errors="replace") as file:
                     told = file.read()
             except OSError:  # nothing was cut off yet
                 return 0, ""
             if "..." not in told or told == self.stuck:
-                return int(told.split()[0]), told
+                return in_bytes(told), told
             if time.monotonic() > deadline:
                 self.stuck = told
             time.sleep(0.001)

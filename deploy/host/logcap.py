@@ -14,6 +14,7 @@ import ctypes
 import errno
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -124,10 +125,11 @@ def collapse(log: int, length: int, libc: ctypes.CDLL) -> int:
 
 def cut_so_far() -> int:
     try:
-        with open(CUT, encoding="ascii") as cut:
-            return int(cut.read().split()[0])
-    except (OSError, ValueError, IndexError):
-        return 0
+        with open(CUT, encoding="ascii", errors="replace") as cut:
+            found = re.match(r"[0-9]{1,18}(?!\S)", cut.read())  # as the readers do: anything else is 0
+    except OSError:
+        found = None
+    return int(found.group()) if found else 0
 
 
 def publish(words: str) -> None:

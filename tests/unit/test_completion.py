@@ -46,6 +46,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "profiles/other.yaml": PROFILE,
         "ckpt/step-1/config.json": "{}",
         "a file.gguf": "",
+        "profiles/other\nwise.yaml": PROFILE,
+        "profiles/m\udcff.yaml": PROFILE,
         "runs/20261129-201500-abcd/events.jsonl": "",
         "runs/20261130-201500-cdef/events.jsonl": "",
         "bin/deploy": f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m deploy "$@"\n',

@@ -13,6 +13,10 @@ SPOILT = {
     "the project's folder": (".", 0o777),
     "the hook": ("hooks/warm", 0o757),
     "the hooks' folder": ("hooks", 0o777),
+    "a folder above the project": ("..", 0o777),
+    "where a link to the profile leads": ("../away/profiles/deep", 0o777),
+    "above where a link to the profile leads": ("../away/profiles", 0o777),
+    "where a link to the hook leads": ("../away/hooks/deep", 0o777),
 }
 
 
@@ -29,6 +33,12 @@ def project(tmp_path) -> Project:
 @pytest.mark.parametrize("case", SPOILT)
 def test_what_every_user_may_change_is_refused_with_the_command_that_mends_it(project, case):
     path, mode = SPOILT[case]
+    if "link" in case:
+        kept = project.folder / path if path.endswith("deep") else project.folder / path / "deep"
+        kept.mkdir(parents=True)
+        name = "profiles/fake.yaml" if "profile" in case else "hooks/warm"
+        (project.folder / name).rename(kept / "kept")
+        (project.folder / name).symlink_to(kept.resolve() / "kept")
     (project.folder / path).chmod(mode)
     done = project.run("plan", "profile=fake")
     mended = f"chmod o-w {(project.folder / path).resolve()}"

@@ -393,3 +393,12 @@ def test_who_reads_without_older_bytes_goes_on_with_the_newer_ones(tmp_path):
     capped(tmp_path, b"abc", b"def")
     (tmp_path / "server.log.1").unlink()
     assert Log(str(tmp_path)).read(1000, 100) == (1003, b"def")
+
+
+@pytest.mark.parametrize("told", ["", "\n", "garbage\n", "-5\n", "1_000\n", "12three\n", "9" * 5000, "\xff 7\n"])
+def test_a_count_of_what_was_cut_that_cannot_be_read_is_none(tmp_path, told, monkeypatch):
+    (tmp_path / "server.log").write_bytes(b"one\ntwo\n")
+    (tmp_path / "server.log.cut").write_bytes(told.encode("latin-1"))
+    assert Log(str(tmp_path)).read(0, 100) == (0, b"one\ntwo\n")
+    monkeypatch.chdir(tmp_path)
+    assert logcap.cut_so_far() == 0
