@@ -79,7 +79,9 @@ def _whole(chunks: Iterable[dict[str, Any]], where: str) -> Iterator[dict[str, A
     finished = ""
     for chunk in chunks:
         if chunk.get("error") or chunk.get("object") == "error":
-            message = part(chunk, "error").get("message") or chunk.get("message") or chunk["error"]
+            message = (
+                part(chunk, "error").get("message") or chunk.get("message") or chunk.get("error") or "without a word"
+            )
             raise SmokeFailed(f"{where}: the server gives up", evidence=str(message)[:1500], remedy=SEEN)
         finished = finished or _chat.finished(chunk)
         yield chunk

@@ -48,7 +48,8 @@ class Speech:
         elif number == 0:
             shown = ("" if self._open[0] else "| ") + shown.replace("\n", "\n| ")
         self._open[number] = True
-        self._outs[number].write(shown)
+        encoding = self._outs[number].encoding or "utf-8"
+        self._outs[number].write(shown.encode(encoding, "replace").decode(encoding))
         self._outs[number].flush()
 
     def _close(self, number: int) -> None:

@@ -118,6 +118,14 @@ def test_an_answer_of_any_shape(served: Project, body: str, out: str, err: str) 
     assert "\x1b" not in done.out + done.err
 
 
+def test_what_a_terminal_cannot_show_is_replaced(served: Project) -> None:
+    served.environ |= (ascii_only := {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})
+    done = ask(served, odd(chunk("\u00e9 \u2603", end="stop"), DONE))
+    for name in ascii_only:
+        del served.environ[name]
+    assert (done.code, done.out) == (0, "? ?\n"), done.err
+
+
 FAILURES: list[tuple[str, str, int, str]] = [
     ("HTML", odd("<html>", type="text/html"), 8, "answers no stream of events, but text/html"),
     ("JSON", odd("{}", type="application/json"), 8, "answers no stream of events, but application/json"),
@@ -130,6 +138,7 @@ FAILURES: list[tuple[str, str, int, str]] = [
     ("silence", odd(chunk("a"), then="hang"), 8, "not a word for 0.5 s"),
     ("an error in it", odd(chunk("a"), 'data: {"error": {"message": "out of memory"}}\n\n'), 8, "out of memory"),
     ("another kind of it", odd('error: {"message": "too long"}\n\n'), 8, "too long"),
+    ("an error without a word", odd('data: {"object": "error"}\n\n'), 8, "the server gives up"),
     ("no JSON", odd("data: garbage\n\n"), 8, "is no JSON object"),
     ("a list", odd("data: []\n\n"), 8, "is no JSON object"),
     ("nothing", odd(chunk(end="stop"), DONE), 8, "nothing is said"),
