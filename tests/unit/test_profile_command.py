@@ -41,8 +41,8 @@ def test_a_project_has_its_own_profiles_beside_them(fleet):
 
 
 def test_what_is_shown_is_yaml_that_a_profile_could_have(fleet):
-    shown = yaml.safe_load(deploy("show", "mine", "parallel.tp=2", folder=fleet))
-    assert (shown["parallel"]["tp"], shown["smoke"]["ask"], shown["port"]) == (2, "Wie geht's?", 30080)
+    shown = yaml.safe_load(deploy("show", "mine", "bench.max_tokens=2", folder=fleet))
+    assert (shown["bench"]["max_tokens"], shown["smoke"]["ask"], shown["port"]) == (2, "Wie geht's?", 30080)
 
 
 def test_a_profile_is_shown_as_it_is_on_a_host(fleet):
