@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
@@ -14,6 +16,7 @@ from deploy.remote import Remote
 from deploy.transport.http import HttpStream
 
 LONGEST = 1 << 20  # bytes of one event of a stream
+ENDS = re.compile(rb"\r\n|\n|\r(?!\Z)")  # of its lines; what follows a carriage return may still be on its way
 SEEN = "deploy status says what runs; deploy logs shows the server's own words"
 
 
@@ -50,10 +53,13 @@ def stream(question: Question, node: Node, remote: Remote, *, silence: float) ->
     where = f"{remote.host.name}: POST {question.path}"
     words = (node.port, question.path, dict(question.body))
     try:
-        with remote.http_stream("POST", *words, silence=silence, key=remote.place.key) as answer:
+        patience = _Patience(silence)
+        with remote.http_stream("POST", *words, left=patience.left, key=remote.place.key) as answer:
             if answer.status != 200 or "event-stream" not in answer.headers.get("content-type", ""):
                 raise _refused(where, answer)
-            yield from _whole(_events(answer.pieces, where), where)
+            for chunk in _whole(_events(answer.pieces, where), where):
+                yield chunk
+                patience.renew()
     except ConnectionRefusedError as error:
         raise NotReady(f"{remote.host.name}: nobody listens on port {node.port}", remedy=SEEN) from error
     except TimeoutError as error:
@@ -61,6 +67,20 @@ def stream(question: Question, node: Node, remote: Remote, *, silence: float) ->
     except OSError as error:
         remote.run("true")  # where the host is lost, that is told instead
         raise SmokeFailed(f"{where}: the answer breaks off", evidence=str(error), remedy=SEEN) from error
+
+
+class _Patience:
+    """Seconds without a chunk; what only keeps a connection alive is none."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.renew()
+
+    def renew(self) -> None:
+        self._end = time.monotonic() + self._seconds
+
+    def left(self) -> float:
+        return self._end - time.monotonic()
 
 
 def _refused(where: str, answer: HttpStream) -> DeployError:
@@ -91,27 +111,36 @@ def _whole(chunks: Iterable[dict[str, Any]], where: str) -> Iterator[dict[str, A
 
 def _events(pieces: Iterator[bytes], where: str) -> Iterator[dict[str, Any]]:
     """The JSON objects of a stream of server-sent events, up to [DONE]."""
+    event = b""
     for line in _lines(pieces, where):
         name, _, value = line.partition(b":")
-        if name not in (b"data", b"error"):  # comments keep a connection alive; ids and names mean nothing here
-            continue
-        if value.strip() == b"[DONE]":
-            return
-        try:
-            found = json.loads(value)
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            words = value.decode(errors="replace")[:1500]
-            raise SmokeFailed(f"{where}: an event of the stream is no JSON object", evidence=words)
-        yield {"error": found} if name == b"error" else found
+        if name in (b"data", b"error"):
+            event = event + b"\n" + value if event else value
+            if event.strip() == b"[DONE]":
+                return
+            if found := _object(event):
+                event = b""
+                yield {"error": found} if name == b"error" else found
+        if event and (not line or len(event) > LONGEST):  # an event may have several lines of data; a blank one ends it
+            break
+    if event:
+        words = event.decode(errors="replace")[:1500]
+        raise SmokeFailed(f"{where}: an event of the stream is no JSON object", evidence=words)
+
+
+def _object(text: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _lines(pieces: Iterator[bytes], where: str) -> Iterator[bytes]:
     rest = b""
     for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
-        yield from (line.rstrip(b"\r") for line in lines)
+        *lines, rest = ENDS.split(rest + piece)
+        yield from lines
         if len(rest) > LONGEST:
             raise SmokeFailed(f"{where}: an event of the stream does not end", evidence=repr(rest[:200]))
-    yield rest
+    yield rest.rstrip(b"\r")

@@ -131,11 +131,11 @@ class Remote:
         return request(self.transport, method, port, path, body=data, headers=_headers(body, key), timeout=timeout)
 
     def http_stream(
-        self, method: str, port: int, path: str, body: Any, *, silence: float, key: str = ""
+        self, method: str, port: int, path: str, body: Any, *, left: Callable[[], float], key: str = ""
     ) -> AbstractContextManager[HttpStream]:
-        """The same, with an answer that is read as it comes; TimeoutError after so many seconds without a byte."""
+        """The same, with an answer that is read as it comes; TimeoutError once no seconds are `left`."""
         headers, data = _headers(body, key), json.dumps(body).encode()
-        return stream(self.transport, method, port, path, body=data, headers=headers, silence=silence)
+        return stream(self.transport, method, port, path, body=data, headers=headers, left=left)
 
     def _fenced(self, script: str) -> tuple[str, ...]:
         if self.lease is None:

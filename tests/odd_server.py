@@ -13,8 +13,9 @@ r"""The fake server with wild answers: the environment's ODD says, by path, what
                                       "late": seconds until a request is counted
 
 A chat whose question is a JSON object is answered as that says, whatever ODD is:
-{"status": 500, "type": "text/html", "body": ["<html>"], "then": "hang"}    pieces of a body, "times" over, and then
-"hang" or "reset" instead of the end; {"asked": true} is answered with the request itself
+{"status": 500, "type": "text/html", "body": ["<html>"], "then": "hang"}    pieces of a body, "times" over, each with a
+"pause" of so many seconds after it, and then "hang" or "reset" instead of the end; {"asked": true} is answered with the
+request itself
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-subclassing-any

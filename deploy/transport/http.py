@@ -68,13 +68,13 @@ def stream(
     *,
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
-    silence: float = 30.0,
+    left: Callable[[], float],
 ) -> Iterator[HttpStream]:
-    """The same for an answer that is read as it comes: TimeoutError after `silence` seconds without a byte.
+    """The same for an answer that is read as it comes: TimeoutError once no seconds are `left`.
 
     The request ends with the `with`; `pieces` raises what `request` does.
     """
-    with _asked(transport, port, (method, path, body, headers), lambda: silence) as response:
+    with _asked(transport, port, (method, path, body, headers), left) as response:
         yield HttpStream(response.status, _named(response), iter(lambda: response.read1(PIECE), b""))
 
 

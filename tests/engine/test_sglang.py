@@ -38,6 +38,11 @@ def test_a_second_up_verifies_and_does_not_restart(tiny: Deployment) -> None:
     assert tiny.project.status()["pid"] == before["pid"]
 
 
+def test_a_question_is_answered_as_it_comes_with_its_own_accept_length(tiny: Deployment) -> None:
+    told = tiny.run("ask", "capital of France?", "--max-tokens", "40").json
+    assert ("Paris" in told["answer"], told["tokens"], told["accept_length"] > 3) == (True, 40, True)
+
+
 @dataclass(frozen=True)
 class Case:
     """A restart: another draft or other words, and how it ends."""
@@ -87,8 +92,6 @@ def test_a_restart_with_another_draft(tiny: Deployment, tmp_path: Path, case: Ca
 def test_it_answers_and_goes_without_a_trace(tiny: Deployment) -> None:
     done = tiny.run("smoke")
     assert (done.code, "Paris" in done.err) == (0, True), done.err
-    told = tiny.run("ask", "capital of France?", "--max-tokens", "40").json
-    assert ("Paris" in told["answer"], told["tokens"], told["accept_length"] > 3) == (True, 40, True)
     tiny.down_without_a_trace()
 
 

@@ -98,6 +98,8 @@ ANSWERS: list[tuple[str, str, str, str]] = [  # what the server sends, stdout, s
     ("without [DONE]", odd(chunk("a", end="stop")), "a\n", ""),
     ("kept alive by comments", odd(": ping\n\n", chunk("a", end="stop"), ":\n\n", DONE), "a\n", ""),
     ("in small pieces", odd(*chunk("aé", end="stop"), DONE), "aé\n", ""),
+    ("with \\r", odd(chunk("a", end="stop").replace("\n", "\r"), DONE), "a\n", ""),
+    ("data in two lines", odd(chunk("a", end="stop").replace('"choices"', '\ndata: "choices"'), DONE), "a\n", ""),
     ("with \\r\\n", odd(chunk("a", end="stop").replace("\n", "\r\n"), DONE), "a\n", ""),
     ("a list of parts", odd(chunk([{"type": "text", "text": "a"}], end="stop"), DONE), "a\n", ""),  # type: ignore[arg-type]
     ("thoughts", odd(chunk(thought="hm\nso"), chunk("a", end="stop"), DONE), "a\n", r"\| hm\n\| so\n"),
@@ -136,6 +138,7 @@ FAILURES: list[tuple[str, str, int, str]] = [
     ("half of a line", odd(chunk("a"), chunk("b")[:20]), 8, "is no JSON object"),
     ("a reset", odd(chunk("a"), then="reset"), 8, "breaks off"),
     ("silence", odd(chunk("a"), then="hang"), 8, "not a word for 0.5 s"),
+    ("signs of life alone", odd(chunk("a"), *[": here\n\n"] * 100, pause=0.1), 8, "not a word for 0.5 s"),
     ("an error in it", odd(chunk("a"), 'data: {"error": {"message": "out of memory"}}\n\n'), 8, "out of memory"),
     ("another kind of it", odd('error: {"message": "too long"}\n\n'), 8, "too long"),
     ("an error without a word", odd('data: {"object": "error"}\n\n'), 8, "the server gives up"),
