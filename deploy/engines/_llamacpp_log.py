@@ -11,7 +11,7 @@ from deploy.engines._log import Component, Explanation, Progress
 
 # load_tensors and the warm-up are told from verbosity 4 on; the default is 3.
 MARKS = tuple(
-    (phase, component, re.compile(line), text)
+    (phase, cast("Component", component), re.compile(line), text)
     for phase, component, line, text in (
         ("starting", "", r"\binit: initializing \.\.\.", "starting"),
         ("weights", "target", r"load_model: loading model '(?P<path>[^']*)'", "loading {path}"),
@@ -31,13 +31,7 @@ DRAFT_FAILED = "failed to load draft model"
 
 def progress(line: str) -> Progress | None:
     """What a line of the log says about how far the server is; None where it says nothing."""
-    for phase, component, pattern, text in MARKS:
-        found = pattern.search(line)
-        if found:
-            groups = found.groupdict()
-            done, total = _log.counts(groups)
-            return Progress(phase, cast("Component", component), "", done, total, text.format(**groups))
-    return None
+    return _log.marked(MARKS, line)
 
 
 def explain(log: str) -> Explanation | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Component = Literal["target", "draft", ""]
+Mark = tuple[str, Component, re.Pattern[str], str]  # phase, component, what a line shows, what is told of it
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,16 @@ def table(text: str) -> tuple[Signature, ...]:
 def lines(log: str) -> list[str]:
     """The lines of a log; a progress bar's states, parted by carriage returns, are lines too."""
     return [line for line in re.split(r"[\r\n]+", log) if line.strip()]
+
+
+def marked(marks: Sequence[Mark], text: str, rank: str = "") -> Progress | None:
+    """How far the server is by the first of an engine's marks that the text shows; None where it shows none."""
+    for phase, component, pattern, words in marks:
+        if found := pattern.search(text):
+            groups = {name: value or "" for name, value in found.groupdict().items()}
+            done, total = counts(groups) if "done" in groups else (None, None)  # `total` alone may be ranks
+            return Progress(phase, component, rank, done, total, words.format(**groups))
+    return None
 
 
 def counts(groups: Mapping[str, str]) -> tuple[int | None, int | None]:

@@ -13,9 +13,8 @@ from deploy.engines._vllm_failures import FAILURES
 PREFIX = re.compile(r"^\((?P<process>[\w-]+?)(?P<ranks>(?:_(?:DP|PP|TP|EP|DCP|PCP)\d+)*) pid=\d+\) ")
 HEAD = re.compile(r"^(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]*\] ")
 
-# phase, component, line, text
 MARKS = tuple(
-    (phase, component, re.compile(line), text)
+    (phase, cast("Component", component), re.compile(line), text)
     for phase, component, line, text in (
         ("starting", "", r"non-default args: ", "arguments accepted"),
         ("config", "", r"Resolved architecture: (?P<model>\w+)", "{model}"),
@@ -65,13 +64,7 @@ DRAFT_FRAMES = ("/spec_decode/", "self.drafter.load_model")  # in a traceback: i
 def progress(line: str) -> Progress | None:
     """What a line of the log says about how far the server is; None where it says nothing."""
     state = _log.lines(line)[-1:]  # of a progress bar, the last state
-    for phase, component, pattern, text in MARKS:
-        found = pattern.search(state[0]) if state else None
-        if found:
-            groups = {name: value or "" for name, value in found.groupdict().items()}
-            done, total = _log.counts(groups) if "done" in groups else (None, None)
-            return Progress(phase, cast("Component", component), _rank(line), done, total, text.format(**groups))
-    return None
+    return _log.marked(MARKS, state[0], _rank(line)) if state else None
 
 
 def _rank(line: str) -> str:

@@ -37,9 +37,14 @@ def _forms(secret: str) -> Iterable[str]:
 def hide(text: str, forms: Iterable[str]) -> str:
     """The text with `***` in the place of each form, and of what is left of one where a line was cut off."""
     forms = list(forms)
+    text = _without(text, forms)
+    return "\n".join(_without_edges(line, forms) for line in text.split("\n")) if forms else text
+
+
+def _without(text: str, forms: Iterable[str]) -> str:
     for form in forms:
         text = text.replace(form, HIDDEN)
-    return "\n".join(_without_edges(line, forms) for line in text.split("\n")) if forms else text
+    return text
 
 
 def _without_edges(line: str, forms: list[str]) -> str:
@@ -64,9 +69,7 @@ class Flow:
 
     def add(self, text: str) -> str:
         """What may be shown now."""
-        whole = self.rest + text
-        for form in self.forms:
-            whole = whole.replace(form, HIDDEN)
+        whole = _without(self.rest + text, self.forms)
         kept = max((_begun(whole, form) for form in self.forms), default=0)
         self.rest = whole[len(whole) - kept :]
         return whole[: len(whole) - kept]
