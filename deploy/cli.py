@@ -27,6 +27,7 @@ ORDER = (
     "rollback",
     "plan",
     "check",
+    "ckpt",
     "history",
     "hosts",
     "hold",

@@ -23,6 +23,13 @@ def split(path: str, inventory: Inventory) -> tuple[str, str]:
     return (name, rest) if is_host else ("", path)
 
 
+def facts(path: str, remote: Remote | None = None) -> Facts:
+    """What the files of a checkpoint say, here or on a host. ConfigError where there is nothing."""
+    if remote is None:
+        return checkpoint.facts.read(Path(path))
+    return checkpoint.facts.from_json(remote.python(host.source("checkpoint"), path))
+
+
 @contextmanager
 def found(profile: Profile, inventory: Inventory, remotes: Mapping[str, Remote]) -> Iterator[Draft | None]:
     """The draft, hashed where it lies. One that lies on a host and is wanted on others comes by way of this machine."""

@@ -129,7 +129,7 @@ def _placed(hook: Hook, remote: Remote) -> tuple[str, Transport]:
 
 
 def _library() -> Path:
-    return Path(str(resources.files("deploy.checkpoint").joinpath("header.py")))
+    return Path(str(resources.files("deploy.host").joinpath("header.py")))
 
 
 def _environment(hook: Hook, point: str, node: Node, remote: Remote, beside: str) -> dict[str, str]:

@@ -33,7 +33,7 @@ LAYERS = [
     "session wish scaffold",
     "deploying planning checking",
     "running telling completing shells holding",
-    "auditing trusting surveying",
+    "auditing trusting surveying ckpt",
     "commands",
     "cli __main__",
 ]

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from deploy.checkpoint import eagle3, header, manifest
-from deploy.checkpoint.header import HeaderError, Tensor
+from deploy.checkpoint import eagle3, manifest
+from deploy.host import header
+from deploy.host.header import HeaderError, Tensor
 
 INTEGERS = {"I64": "q", "I32": "i", "I16": "h", "I8": "b", "U64": "Q", "U32": "I", "U16": "H", "U8": "B"}
 SMALL = 64 << 20  # bytes: a map of eight million tokens

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deploy.checkpoint import header
+from deploy.host import header
 from tests.project import EXAMPLES, ROOT, Project, free_port, listens, until, with_run
 
 ENDINGS: dict[str, tuple[dict[str, Any], dict[str, Any], int, str]] = {

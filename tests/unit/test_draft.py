@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploy.checkpoint import draft, draft_vllm, header
+from deploy.checkpoint import draft, draft_vllm
 from deploy.checkpoint.draft import DraftFacts, Serving
 from deploy.checks import Finding
 from deploy.errors import ConfigError
+from deploy.host import header
 
 TINY = Path(__file__).parents[2] / "examples/tiny-eagle3"
 GOOD = draft.load_facts(TINY / "draft")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.checkpoint import header
+from deploy.host import header
 
 ROOT = Path(__file__).parents[2]
 HOOK = ROOT / "hooks/fix_eagle3_keys"

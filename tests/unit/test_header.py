@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deploy.checkpoint import header
-from deploy.checkpoint.header import BITS, HeaderError, Tensor
+from deploy.host import header
+from deploy.host.header import BITS, HeaderError, Tensor
 
 DRAFT = Path(__file__).parents[2] / "examples/tiny-eagle3/draft/model.safetensors"
 SAME_FOLDER = [HealthCheck.function_scoped_fixture]
