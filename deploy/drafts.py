@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
-from deploy import releases
+from deploy import host, releases
+from deploy.checkpoint import facts as files
 from deploy.checkpoint import manifest
+from deploy.checkpoint.facts import Facts
 from deploy.errors import ConfigError
 from deploy.inventory import Inventory
 from deploy.plan import Draft
@@ -26,8 +28,8 @@ def split(path: str, inventory: Inventory) -> tuple[str, str]:
 def facts(path: str, remote: Remote | None = None) -> Facts:
     """What the files of a checkpoint say, here or on a host. ConfigError where there is nothing."""
     if remote is None:
-        return checkpoint.facts.read(Path(path))
-    return checkpoint.facts.from_json(remote.python(host.source("checkpoint"), path))
+        return files.read(Path(path))
+    return files.from_json(remote.python(host.source("checkpoint"), path))
 
 
 @contextmanager
@@ -36,19 +38,19 @@ def found(profile: Profile, inventory: Inventory, remotes: Mapping[str, Remote])
     if profile.draft is None:
         yield None
         return
-    host, path = split(profile.draft.path, inventory)
-    if not host:
+    name, path = split(profile.draft.path, inventory)
+    if not name:
         yield Draft(path, manifest.of(Path(path), manifest.cache_file()))
         return
-    if host not in remotes:
+    if name not in remotes:
         raise ConfigError(
             f"the draft {profile.draft.path} lies on a host that the deployment is not on",
             remedy=f"fetch it first (rsync {profile.draft.path} .), then name the local folder",
         )
-    if set(remotes) == {host}:
-        yield Draft(path, releases.digest(path, remotes[host]), host)
+    if set(remotes) == {name}:
+        yield Draft(path, releases.digest(path, remotes[name]), name)
         return
     with TemporaryDirectory(prefix="deploy-fetch-") as folder:
         target = Path(folder, PurePosixPath(path).name)
-        remotes[host].transport.fetch(path, target, timeout=releases.READ_BACK)
+        remotes[name].transport.fetch(path, target, timeout=releases.READ_BACK)
         yield Draft(str(target), manifest.of(target))
