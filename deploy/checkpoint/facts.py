@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from deploy.errors import ConfigError
+from deploy.findings import Outcome
+from deploy.host import checkpoint
 
 Format = Literal["safetensors", "gguf", "pickle", "none"]
 
 
-@dataclass(frozen=True)
-class Tensor:
+class Tensor(NamedTuple):  # of a dataclass two hundred thousand would take a second
     """One tensor: `start` and `end` are bytes counted from where the data of its file begin."""
 
     dtype: str
@@ -32,11 +36,15 @@ class File:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is wrong with the files themselves; `at` is the byte of `file` where it shows."""
+    """Something that is wrong with the files themselves; `at` is the byte of `file` where it shows.
+
+    `outcome` is what it comes to when it is served all the same; "": a server does not mind.
+    """
 
     what: str
     file: str = ""
     at: int | None = None
+    outcome: Outcome = ""
 
 
 @dataclass(frozen=True)
@@ -66,3 +74,29 @@ class Facts:
     d2t: Sequence[int] | None = None  # as it lies in the file; None: missing, or not of integers
     t2d: frozenset[int] | None = None  # target ids that the draft can say
     values: Mapping[str, Statistic] = field(default_factory=dict)  # empty unless asked for
+
+
+def read(path: Path) -> Facts:
+    """The facts of a checkpoint on this machine. ConfigError where there is none."""
+    return from_json(checkpoint.describe(str(path)))
+
+
+def from_json(answer: Mapping[str, Any]) -> Facts:
+    """From `deploy/host/checkpoint.py`. ConfigError where there is no checkpoint."""
+    if "error" in answer:
+        raise ConfigError(answer["error"], evidence=answer["evidence"], remedy=answer["remedy"])
+    t2d = answer.get("t2d")
+    return Facts(
+        answer["path"],
+        answer["format"],
+        files={name: File(*line) for name, line in answer.get("files", {}).items()},
+        tensors={
+            name: Tensor(dtype, tuple(shape), start, end, file)
+            for name, (dtype, shape, start, end, file) in answer.get("tensors", {}).items()
+        },
+        config=answer.get("config", {}),
+        index=answer.get("index"),
+        problems=tuple(Problem(*line) for line in answer["problems"]),
+        d2t=answer.get("d2t"),
+        t2d=None if t2d is None else frozenset(t2d),
+    )

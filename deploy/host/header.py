@@ -1,8 +1,8 @@
 """Headers of safetensors files: read them with suspicion, and write a file anew under other names.
 
-This file stands alone (standard library, Python 3.8 and later): hooks carry it to hosts that have nothing else.
-A safetensors file is 8 bytes of header length, a JSON header of that length, and the tensors' bytes without gaps.
-Sources: github.com/huggingface/safetensors, README "Format" and `Metadata::validate` in src/tensor.rs.
+This file stands alone (standard library, Python 3.8 and later): hooks and host programs carry it to hosts that have
+nothing else. A safetensors file is 8 bytes of header length, a JSON header of that length, and the tensors' bytes
+without gaps. Sources: github.com/huggingface/safetensors, README "Format" and `Metadata::validate` in src/tensor.rs.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import contextlib
 import json
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 LIMIT = 100_000_000  # bytes of header, as in safetensors itself
+STRAY = 4_000_000  # strings, lists and objects beside those of the tensors; their memory would have no other bound
+TOLD = 20  # faults of one header that are told
 PAGE = 4096  # data that starts at a page can be reflinked into the next file
 ROOM = 64 << 10  # bytes of padding: later renames fit into the header that is there
 BLOCK = 1 << 20
@@ -32,16 +35,16 @@ BITS = {
 
 
 class HeaderError(ValueError):
-    """A file that is not what its header says, or has no header at all."""
+    """A file that is not what its header says, or has no header at all; `at` is the byte of the file where it shows."""
 
-    def __init__(self, path: str | os.PathLike[str], what: str) -> None:
+    def __init__(self, path: str | os.PathLike[str], what: str, at: int = 0) -> None:
         super().__init__(f"{os.fspath(path)}: {what}")
         self.path = os.fspath(path)
         self.what = what
+        self.at = at
 
 
-@dataclass(frozen=True)
-class Tensor:
+class Tensor(NamedTuple):
     """One tensor's line of the header; its bytes lie from `start` to `end`, counted from the file's `data_start`."""
 
     dtype: str
@@ -62,21 +65,43 @@ class Header:
 
 def read(path: str | os.PathLike[str]) -> Header:
     """Read a file's header and nothing else. Raises HeaderError for whatever is wrong with it, OSError as it comes."""
+    header, faults = look(path)
+    if faults:
+        raise faults[0]
+    return header
+
+
+def look(path: str | os.PathLike[str]) -> tuple[Header, list[HeaderError]]:
+    """The header as far as it can be read, and what is wrong with it, at most TOLD faults.
+
+    So a shard that is cut off still says which tensors were in it. Raises HeaderError where there is no header.
+    """
     with _opened(path) as file:
         size = os.fstat(file).st_size
         text = _text(path, file, size)
     fields = _parse(path, text)
+    faults: list[HeaderError] = []
     metadata = fields.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise HeaderError(path, "its __metadata__ is not an object of strings")
-    tensors = {name: _tensor(path, name, fields[name]) for name in fields}
-    ordered = dict(sorted(tensors.items(), key=lambda item: (item[1].start, item[1].end)))
-    _cover(path, ordered, size - 8 - len(text))
-    return Header(ordered, metadata, 8 + len(text), size)
+        faults.append(HeaderError(path, "its __metadata__ is not an object of strings", _place(text, "__metadata__")))
+        metadata = {}
+    tensors: dict[str, Tensor] = {}
+    for name, entry in fields.items():
+        try:
+            tensors[name] = _tensor(entry)
+        except ValueError as error:
+            faults.append(HeaderError(path, f"{name[:200]!r} {error}", _place(text, name)))
+            if len(faults) >= TOLD:
+                break
+    ordered = dict(sorted(tensors.items(), key=lambda item: item[1][2:]))
+    header = Header(ordered, metadata, 8 + len(text), size)
+    if not faults:  # what a spoilt entry lacks would show as a hole
+        faults = [HeaderError(path, what, at) for what, at in _uncovered(header)]
+    return header, faults[:TOLD]
 
 
 def load(path: str | os.PathLike[str], header: Header, name: str) -> bytes:
-    """The bytes of one (small) tensor."""
+    """The bytes of one (small) tensor; fewer where the file ends too early."""
     tensor = header.tensors[name]
     with _opened(path) as file:
         return os.pread(file, tensor.end - tensor.start, header.data_start + tensor.start)
@@ -137,68 +162,130 @@ def _text(path: str | os.PathLike[str], file: int, size: int) -> bytes:
 
 
 def _parse(path: str | os.PathLike[str], text: bytes) -> dict[str, Any]:
+    if not text.startswith(b"{"):
+        raise HeaderError(path, f"has a header of {len(text)} bytes that is not a JSON object: {text[:20]!r}", 8)
+    entries, tokens = text.count(b'"data_offsets"'), sum(map(text.count, (b'"', b"{", b"[")))
+    if tokens > 13 * entries + STRAY:
+        raise HeaderError(path, f"has a header of {tokens} strings, lists and objects for {entries} tensors", 8)
+    not_json = f"has a header of {len(text)} bytes that is not JSON"
+    try:
+        return _parse_fast(text) or _parse_slowly(path, text)
+    except HeaderError:
+        raise
+    except RecursionError:
+        raise HeaderError(path, f"has a header of {len(text)} bytes, nested too deeply", 8) from None
+    except json.JSONDecodeError as error:
+        raise HeaderError(path, f"{not_json}: {error}", 8 + len(error.doc[: error.pos].encode())) from None
+    except UnicodeDecodeError as error:
+        raise HeaderError(path, f"{not_json}: {error}", 8 + error.start) from None
+    except ValueError as error:
+        raise HeaderError(path, f"{not_json}: {error}", 8) from None
+
+
+def _parse_fast(text: bytes) -> dict[str, Any]:
+    """The header's fields; nothing where somebody must look closer, which takes three times as long.
+
+    Without escapes each string has two quotes, and a name that came twice has left some over.
+    """
+    # Python takes seconds for an integer of a million digits, unless it refuses them (since 3.11)
+    if b"\\" not in text and getattr(sys, "get_int_max_str_digits", int)():
+        with contextlib.suppress(ValueError, RecursionError):
+            fields: dict[str, Any] = json.loads(text)
+            metadata = fields.get("__metadata__")
+            strings = 1 + 2 * len(metadata) if isinstance(metadata, dict) else 0
+            if text.count(b'"') == 2 * strings + 10 * (len(fields) - bool(strings)):
+                return fields
+    return {}
+
+
+def _parse_slowly(path: str | os.PathLike[str], text: bytes) -> dict[str, Any]:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, value in pairs:
             if name in found:
-                raise HeaderError(path, f"names {name[:100]!r} twice")
+                raise HeaderError(path, f"names {name[:100]!r} twice", _place(text, name, again=True))
             found[name] = value
         return found
 
     def integer(digits: str) -> int:
-        if len(digits) > 20:  # no offset has more; Python takes seconds for a million of them
-            raise HeaderError(path, f"holds a number of {len(digits)} digits: {digits[:20]}...")
+        if len(digits) > 20:  # no offset has more
+            at = 8 + max(text.find(digits.encode()), 0)
+            raise HeaderError(path, f"holds a number of {len(digits)} digits: {digits[:20]}...", at)
         return int(digits)
 
-    if not text.startswith(b"{"):
-        raise HeaderError(path, f"has a header of {len(text)} bytes that is not a JSON object: {text[:20]!r}")
-    try:
-        fields: dict[str, Any] = json.loads(text.decode("utf-8"), object_pairs_hook=unique, parse_int=integer)
-    except HeaderError:
-        raise
-    except RecursionError:
-        raise HeaderError(path, f"has a header of {len(text)} bytes, nested too deeply") from None
-    except ValueError as error:
-        raise HeaderError(path, f"has a header of {len(text)} bytes that is not JSON: {error}") from None
+    fields: dict[str, Any] = json.loads(text.decode("utf-8"), object_pairs_hook=unique, parse_int=integer)
     return fields
 
 
-def _tensor(path: str | os.PathLike[str], name: str, entry: Any) -> Tensor:
+def _place(text: bytes, name: str, *, again: bool = False) -> int:
+    """The byte of the file where the header has a name, the second time where it comes `again`; else its first one."""
+    for spelling in (json.dumps(name, ensure_ascii=False), json.dumps(name)):
+        word = spelling.encode(errors="surrogatepass")
+        first = text.find(word)
+        found = text.find(word, first + 1) if again and first >= 0 else first
+        if found >= 0:
+            return 8 + found
+    return 8
+
+
+def _tensor(entry: Any) -> Tensor:
+    try:
+        dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        needed = BITS[dtype]
+        fits = len(entry) == 3 and type(shape) is list and type(start) is type(end) is int and 0 <= start <= end
+        for length in shape:
+            fits = fits and type(length) is int and length >= 0
+            needed = min(needed * length, 1 << 80)  # a product of a million sizes must not grow without end
+    except (TypeError, ValueError, KeyError):
+        fits = False
+    if not fits or needed != (end - start) * 8:
+        raise ValueError(_misfit(entry))
+    return Tensor(dtype, tuple(shape), start, end)
+
+
+def _misfit(entry: Any) -> str:
+    """What is wrong with a tensor's entry."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise HeaderError(path, f"{name!r} is not an object of dtype, shape and data_offsets: {str(entry)[:100]}")
-    shape, offsets, bits = entry["shape"], entry["data_offsets"], BITS.get(str(entry["dtype"]))
-    if bits is None:
-        raise HeaderError(path, f"{name!r} has an unknown dtype: {str(entry['dtype'])[:40]!r}")
+        return f"is not an object of dtype, shape and data_offsets: {_said(entry)}"
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in BITS:
+        return f"has an unknown dtype: {_said(dtype)[:40]!r}"
     if not _naturals(shape):
-        raise HeaderError(path, f"{name!r} has a shape that is not a list of sizes: {str(shape)[:100]}")
+        return f"has a shape that is not a list of sizes: {_said(shape)}"
     if not _naturals(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise HeaderError(path, f"{name!r} has bad offsets: {str(offsets)[:100]}")
-    needed = bits
+        return f"has bad offsets: {_said(offsets)}"
+    bits = BITS[dtype]
     for length in shape:
-        needed = min(needed * length, 1 << 80)  # a product of a million sizes must not grow without end
-    if needed != (offsets[1] - offsets[0]) * 8:
-        wants = f"{entry['dtype']} {str(shape)[:100]} wants {needed / 8:.10g}"
-        raise HeaderError(path, f"{name!r} has {offsets[1] - offsets[0]} bytes ({offsets}), but {wants}")
-    return Tensor(entry["dtype"], tuple(shape), offsets[0], offsets[1])
+        bits = min(bits * length, 1 << 80)
+    return f"has {offsets[1] - offsets[0]} bytes ({offsets}), but {dtype} {_said(shape)} wants {bits / 8:.10g}"
 
 
 def _naturals(values: Any) -> bool:
     return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
 
 
-def _cover(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], data: int) -> None:
-    """Every byte of the data belongs to exactly one tensor."""
-    end, last = 0, "the header"
-    for name, tensor in tensors.items():
+def _said(value: Any) -> str:
+    try:
+        return str(value)[:100]
+    except RecursionError:
+        return "nested too deeply"
+
+
+def _uncovered(header: Header) -> Iterator[tuple[str, int]]:
+    """Where a byte of the data does not belong to exactly one tensor: (what, byte of the file)."""
+    end, last, begin, there = 0, "the header", header.data_start, header.size - header.data_start
+    for name, tensor in header.tensors.items():
         if tensor.start < end:
-            raise HeaderError(path, f"{name!r} at {tensor.start} overlaps {last!r}, which ends at {end}")
+            yield f"{name!r} at {tensor.start} overlaps {last!r}, which ends at {end}", begin + tensor.start
         if tensor.start > end:
-            raise HeaderError(path, f"there is a hole of {tensor.start - end} bytes at {end} before {name!r}")
-        end, last = tensor.end, name
-    if end > data:
-        raise HeaderError(path, f"is truncated: its tensors need {end} bytes, {data} are there, {end - data} missing")
-    if end < data:
-        raise HeaderError(path, f"has {data - end} bytes after its last tensor, which ends at {end}")
+            yield f"there is a hole of {tensor.start - end} bytes at {end} before {name!r}", begin + end
+        if tensor.end >= end:
+            end, last = tensor.end, name
+    if end > there:
+        missing = f"{end} bytes, {there} are there, {end - there} missing"
+        yield f"is truncated: its tensors need {missing}", header.size
+    if end < there:
+        yield f"has {there - end} bytes after its last tensor, which ends at {end}", begin + end
 
 
 def _renamed(source: str | os.PathLike[str], header: Header, rename: Mapping[str, str]) -> dict[str, Tensor]:
