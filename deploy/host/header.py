@@ -190,7 +190,7 @@ def _parse_fast(text: bytes) -> dict[str, Any]:
     # Python takes seconds for an integer of a million digits, unless it refuses them (since 3.11)
     if b"\\" not in text and getattr(sys, "get_int_max_str_digits", int)():
         with contextlib.suppress(ValueError, RecursionError):
-            fields: dict[str, Any] = json.loads(text)
+            fields: dict[str, Any] = json.loads(text.decode("utf-8"))
             metadata = fields.get("__metadata__")
             strings = 1 + 2 * len(metadata) if isinstance(metadata, dict) else 0
             if text.count(b'"') == 2 * strings + 10 * (len(fields) - bool(strings)):
