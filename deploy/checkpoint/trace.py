@@ -6,9 +6,14 @@ The same type for what our table of loaders says (`checkpoint/loaders`) and for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from deploy.checkpoint.config import Config
+from deploy.checkpoint.facts import Tensor
+from deploy.checkpoint.loaders import Loader, Parameter
 
 How = Literal[
     "as-is", "model. prefix", "legacy name", "stacked", "fused", "vocabulary map", "ignored", "dropped", "refused"
@@ -19,7 +24,8 @@ How = Literal[
 class Landing:
     """One tensor: the parameter that it fills under its full name in the server's module, whole or as one shard of it.
 
-    `shard` is "q", "k", "v", "0" or "1" of a stacked parameter, and `why` the server's own words where it refused.
+    `shard` is "q", "k", "v", "0" or "1" of a stacked parameter, "q_a" or "kv_a" of a fused pair. `why` is what the
+    server says where it refuses or warns, and what becomes of a tensor that is taken only in part.
     """
 
     tensor: str
@@ -46,3 +52,109 @@ class Trace:
     def dropped(self) -> tuple[str, ...]:
         """Tensors that go nowhere, and of which the server says nothing that anybody reads."""
         return tuple(landing.tensor for landing in self.landings if landing.how == "dropped")
+
+
+def trace(loader: Loader, tensors: Mapping[str, Tensor], config: Config) -> Trace:
+    """What this row of our table makes of these tensors. Pure; any config gives an answer.
+
+    Where the constructor raises, nothing is loaded: then there are no landings.
+    """
+    if error := loader.stops(config):
+        return Trace((), error=error)
+    parameters = loader.parameters(config)
+    landed = {name: _land(loader, parameters, name, tensor.shape) for name, tensor in tensors.items()}
+    landed |= _paired(parameters, landed, tensors)
+    return Trace(
+        tuple(landed.values()),
+        tuple(_unfilled(parameters, landed.values(), _borrowed(loader, config))),
+        {name: parameter.shape for name, parameter in parameters.items()},
+    )
+
+
+def _land(loader: Loader, parameters: Mapping[str, Parameter], tensor: str, shape: tuple[int, ...]) -> Landing:
+    """Where a tensor goes by itself; a half of a fused pair, by what both are for."""
+    name = tensor
+    for old, new in loader.renames:
+        name = re.sub(old, new, name)
+    pattern, buffer = loader.vocabulary_map
+    if re.search(pattern, name):
+        return Landing(tensor, buffer, "vocabulary map")
+    if re.search(loader.ignored, name):
+        return Landing(tensor, None, "ignored")
+    renamed = name != tensor
+    if loader.prefix == "always" and not re.search(loader.bare, name):
+        name = f"model.{name}"
+    for part, whole, shard in loader.stacked:
+        if re.search(part, name):
+            stacked = _known(loader, parameters, re.sub(part, whole, name))
+            if stacked is None and loader.stacked_or_else:
+                break
+            return _fitted(Landing(tensor, stacked, "stacked", shard), parameters, shape) or _lost(loader, tensor, name)
+    for first, second, whole in loader.pairs:
+        if first in name or second in name:
+            shard = first.split("_proj")[0] if first in name else second.split("_proj")[0]
+            return Landing(tensor, name.replace(first, whole).replace(second, whole), "fused", shard)
+    found = _known(loader, parameters, name)
+    how: How = "legacy name" if renamed else "as-is" if found == tensor else "model. prefix"
+    return _fitted(Landing(tensor, found, how), parameters, shape) or _lost(loader, tensor, name)
+
+
+def _known(loader: Loader, parameters: Mapping[str, Parameter], name: str) -> str | None:
+    """The parameter of this name, or of `model.` before it where the loader tries both."""
+    names = [name, f"model.{name}"] if loader.prefix == "optional" else [name]
+    return next((name for name in names if name in parameters), None)
+
+
+def _fitted(landing: Landing, parameters: Mapping[str, Parameter], shape: tuple[int, ...]) -> Landing | None:
+    """The landing as its shapes let it be; None where there is no such parameter."""
+    if landing.parameter is None:
+        return None
+    parameter = parameters[landing.parameter]
+    shard = landing.shard if landing.shard in parameter.shards else None
+    fate, why = parameter.fit(shape, shard)
+    return replace(landing, how="refused" if fate == "refused" else landing.how, why=why)
+
+
+def _lost(loader: Loader, tensor: str, name: str) -> Landing:
+    """A tensor whose name is no parameter's."""
+    if loader.unknown == "refused" and not name.endswith(".bias"):
+        return Landing(tensor, None, "refused", why=f"there is no module or parameter named {name!r}")
+    return Landing(tensor, None, "dropped", why="skipping unexpected weight" if loader.unknown == "warned" else "")
+
+
+def _paired(
+    parameters: Mapping[str, Parameter],
+    landed: Mapping[str, Landing],
+    tensors: Mapping[str, Tensor],
+) -> Iterator[tuple[str, Landing]]:
+    """What becomes of the halves of fused pairs: both there, they are one tensor; one alone is lost without a word."""
+    halves: dict[str, list[Landing]] = {}
+    for landing in landed.values():
+        if landing.how == "fused" and landing.parameter is not None:
+            halves.setdefault(landing.parameter, []).append(landing)
+    for name, found in halves.items():
+        shapes = [tensors[half.tensor].shape for half in found]
+        whole = parameters.get(name)
+        if whole is None or len({half.shard for half in found}) < 2:
+            yield from ((half.tensor, replace(half, parameter=None, how="dropped", shard=None)) for half in found)
+        elif len({shape[1:] for shape in shapes}) > 1 or (sum(s[0] for s in shapes), *shapes[0][1:]) != whole.shape:
+            why = f"{' and '.join(str(list(shape)) for shape in shapes)}, the server builds {list(whole.shape)}"
+            yield from ((half.tensor, replace(half, how="refused", why=why)) for half in found)
+
+
+def _borrowed(loader: Loader, config: Config) -> set[str]:
+    """Parameters that are the target's: the embeddings, and the head where the draft says that it has none."""
+    head = {"lm_head.weight"} if loader.borrows_head or config.get("draft_vocab_size") is None else set()
+    return {"model.embed_tokens.weight", loader.vocabulary_map[1], *head}
+
+
+def _unfilled(
+    parameters: Mapping[str, Parameter], landings: Iterable[Landing], borrowed: Container[str]
+) -> Iterator[str]:
+    """Parameters that no tensor fills, or not in all their shards."""
+    filled = {(landing.parameter, landing.shard) for landing in landings if landing.how != "refused"}
+    for name, parameter in parameters.items():
+        shards = parameter.shards or (("q_a", "kv_a") if (name, "q_a") in filled else ())
+        whole = (name, None) in filled or (shards and all((name, shard) in filled for shard in shards))
+        if not whole and name not in borrowed:
+            yield name

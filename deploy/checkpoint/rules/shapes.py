@@ -1,0 +1,50 @@
+"""Shapes: what the tensors have, what the server builds from config.json, and what the target feeds in.
+
+A shape that differs stops SGLang ("Attempted to load weight", srt/model_loader/weight_utils.py; the assertions of
+srt/layers/linear.py and vocab_parallel_embedding.py, 0.5.8 to 0.5.23), unless it is too large along the axis that is
+split over GPUs: then it is cut to size without a word; too small, down_proj, o_proj and gate/up are filled with zeros.
+vLLM stops with "Tried to load weights of size" (model_executor/layers/linear.py, 0.32.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deploy.checkpoint.config import number
+from deploy.checkpoint.rules import Case, fail, unknown
+from deploy.findings import Finding
+
+REMEDY = "mend hidden_size, target_hidden_size, draft_vocab_size, the heads or the aux layers in config.json"
+
+
+def findings(case: Case) -> Iterator[Finding]:
+    """The draft against its own config, and against the target."""
+    placed = [landing for landing in (case.trace.landings if case.trace else ()) if landing.parameter and landing.why]
+    refused = [f"{landing.tensor}: {landing.why}" for landing in placed if landing.how == "refused"]
+    partly = [f"{landing.tensor}: {landing.why}" for landing in placed if landing.how != "refused"]
+    if refused:
+        what = f"{case.server} builds other shapes from config.json than the draft's tensors have, and will not start"
+        yield fail(what, "\n".join(refused), REMEDY, "will not start")
+    if partly:
+        what = f"{case.server} takes tensors of the draft only in part, without a word"
+        yield fail(what, "\n".join(partly), REMEDY)
+    yield from _fit(case)
+
+
+def _fit(case: Case) -> Iterator[Finding]:
+    """Width and vocabulary are the target's: it feeds its states in, and takes its own token ids out
+    (srt/speculative/eagle_worker_v2.py `set_embed`, srt/models/llama_eagle3.py `forward`, 0.5.23).
+    """
+    if not case.target_config:
+        what = "the draft was not compared with its target, whose config is not known"
+        yield unknown(what, "", "name a target whose config.json can be read: --target, or model.path of the profile")
+        return
+    hidden = case.number("target_hidden_size") or case.number("hidden_size")
+    remedy = "take the draft that was trained for this target"
+    for key, ours in (("hidden_size", hidden), ("vocab_size", case.number("vocab_size"))):
+        theirs = number(case.target_config, key)
+        if ours is None or theirs is None or ours == theirs:
+            continue
+        what = f"the draft was made for a target of {key} {ours}, this one has {theirs}"
+        outcome = "will not start" if key == "hidden_size" else "will serve at accept length 1.00"
+        yield fail(what, f"draft {ours}, target {theirs}", remedy, outcome)

@@ -1,0 +1,154 @@
+"""Where the tensors land: what is dropped, what stays random, what the server refuses.
+
+SGLang says neither of the first two (srt/models/llama_eagle3.py `load_weights`, 0.5.8 to 0.5.23), but for a warning in
+`Eagle3DeepseekV2ForCausalLM` (srt/models/kimi_k25_eagle3.py, 0.5.12 to 0.5.23). vLLM stops at a name that it does not
+know, and is silent about what it misses (model_executor/models/llama_eagle3.py, models/utils.py, 0.32.0 and 0.33.0).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from packaging.version import Version
+
+from deploy.checkpoint import loaders, versions
+from deploy.checkpoint.config import is_eagle3
+from deploy.checkpoint.rules import Case, fail, unknown, warn
+from deploy.checkpoint.trace import Trace, trace
+from deploy.findings import Finding
+
+HARMLESS = re.compile(r"rotary_emb\.|(^|\.)verifier_(norm|lm_head)\.")  # computed anew, or the target's own
+UNUSED = re.compile(r"layers\.[1-9]\d*\.input_layernorm\.weight$")  # only the first layer takes embeddings in
+HARMLESS_IF_RANDOM = re.compile(r"\.o_proj\.bias$")  # made of zeros since 0.5.23, of whatever lay there before
+STOPS = (
+    ("draft_vocab_size", "add draft_vocab_size: lm_head's rows, or null to use the target's head"),
+    ("target_hidden_size is null", "remove the key target_hidden_size"),
+    ("1 layer", "train a draft of one layer, or for LlamaForCausalLMEagle3 upgrade to 0.5.12"),
+    ("", "mend config.json"),
+)
+
+
+def findings(case: Case) -> Iterator[Finding]:
+    """What the loader makes of the names, one finding a cause."""
+    landed = case.trace
+    if landed is None:
+        yield from _untraced(case)
+        return
+    if landed.error:
+        remedy = next(remedy for words, remedy in STOPS if words in landed.error)
+        keys = "config.json: " + ", ".join(sorted(map(str, case.config)))
+        yield fail(f"{case.server} stops at this config: {landed.error}", keys, remedy, "will not start")
+        return
+    refused = [landing for landing in landed.landings if landing.how == "refused" and landing.parameter is None]
+    if refused:
+        lines = "\n".join(f"{landing.tensor}: {landing.why}" for landing in refused)
+        what = f"{case.server} has no place for tensors of the draft, and will not start"
+        yield fail(what, lines, "name the layer midlayer.* or layers.0.*, without model. in front", "will not start")
+    yield from _lost(case, landed)
+
+
+def _untraced(case: Case) -> Iterator[Finding]:
+    """No table for this class, or packed tensors: nothing is said of them."""
+    known = loaders.of(case.serving.engine, case.architecture)
+    if case.serving.engine == "sglang" and (known and case.loader is None or "speculators_model_type" in case.config):
+        return  # told by the rule `config`
+    what = f"a draft of class {case.architecture or 'without a name'}"
+    if "speculators_model_type" in case.config:
+        what = "a Speculators folder"
+    elif case.loader is not None:
+        what = "a quantized draft"
+    elif not is_eagle3(case.config):
+        what = f"the class {case.architecture or 'without a name'}, which is no EAGLE-3 draft"
+    told = f"no table says where {case.serving.engine} puts the tensors of {what}: that was not looked at"
+    yield unknown(told, f"architectures: {case.config.get('architectures')}", "look at the measured accept length")
+
+
+def _lost(case: Case, landed: Trace) -> Iterator[Finding]:
+    """Dropped tensors and the parameters that miss them have one cause, and are told as one."""
+    dropped = [name for name in landed.dropped if not HARMLESS.search(name)]
+    refused = {landing.parameter for landing in landed.landings if landing.how == "refused"}
+    missing = [name for name in landed.unfilled if name not in refused and not UNUSED.search(name)]
+    if not case.draft.tensors:
+        return
+    faint = [name for name in missing if HARMLESS_IF_RANDOM.search(name)]
+    missing = [name for name in missing if name not in faint]
+    lines = [f"{name} -> dropped" for name in dropped] + [f"{name} <- nothing: random" for name in missing]
+    silence = "with a warning" if case.loader and case.loader.unknown == "warned" else "without a word"
+    if dropped and missing:
+        what = f"{case.server} drops tensors of the draft {silence}, and parameters stay random"
+        yield fail(what, "\n".join(lines), _remedy(case, dropped))
+    elif dropped:
+        what = f"{case.server} drops tensors of the draft {silence}: it will not run as it was trained"
+        yield fail(what, "\n".join(lines), _remedy(case, dropped))
+    elif missing:
+        what = f"{case.server} finds no tensor for parameters, without a word: they stay random"
+        yield fail(what, "\n".join(lines), _missing_remedy(case, missing))
+    if faint:
+        remedy = "say attention_bias: false, if the draft was trained without"
+        yield warn(f"{case.server} makes a bias that no tensor fills", "\n".join(faint), remedy)
+    yield from _head(case, landed)
+    yield from _embeddings(case)
+
+
+def _head(case: Case, landed: Trace) -> Iterator[Finding]:
+    """vLLM takes the target's head for a missing one, which says other tokens where the draft has a vocabulary of its
+    own (v1/spec_decode/llm_base_proposer.py, 0.32.0).
+    """
+    rows, vocabulary = case.number("draft_vocab_size"), case.number("vocab_size")
+    there = any(landing.parameter == "lm_head.weight" for landing in landed.landings)
+    if case.loader and case.loader.borrows_head and not there and rows is not None and rows != vocabulary:
+        what = "lm_head is missing: the target's head would be taken for the draft's, without a word"
+        yield fail(what, f"draft_vocab_size {rows}, vocab_size {vocabulary}", "save the draft with its lm_head")
+
+
+def _embeddings(case: Case) -> Iterator[Finding]:
+    """The target's embeddings are taken, unless its width is said to be another than the draft's: then the draft keeps
+    its own (srt/models/llama.py:759-766, 0.5.8; srt/models/kimi_k25_eagle3.py `set_embed`, 0.5.23).
+    """
+    ours, theirs = case.number("hidden_size"), case.number("target_hidden_size")
+    there = any("embed_tokens" in name for name in case.draft.tensors)
+    if theirs is not None and ours != theirs and not there:
+        what = f"{case.server} finds no embeddings in the draft, whose width is not the target's: they stay random"
+        evidence = f"hidden_size {ours}, target_hidden_size {theirs}, no embed_tokens"
+        yield fail(what, evidence, "save the draft with its embed_tokens")
+
+
+def _missing_remedy(case: Case, missing: list[str]) -> str:
+    """SGLang takes the target's head where draft_vocab_size is null (kimi_k25_eagle3.py:340-362, 0.5.23)."""
+    if missing != ["lm_head.weight"]:
+        return "save the draft with all of them"
+    if case.number("draft_vocab_size") == case.number("vocab_size") and not any("d2t" in n for n in case.draft.tensors):
+        return "make draft_vocab_size null, so that the target's head is taken: deploy ckpt fix"
+    return "save the draft with its lm_head, or put there the rows of the target's head that d2t names"
+
+
+def _remedy(case: Case, dropped: list[str]) -> str:
+    """The nearest thing that helps: other names, a newer server, or another training."""
+    newest = case.loader and loaders.choose(case.serving.engine, case.architecture, Version(versions.NEWEST["sglang"]))
+    lost = [name for name in dropped if re.search(r"[qk]_norm\.|_proj\.bias$", name)]
+    if case.serving.engine == "vllm":
+        return "say attention_bias: true, if the draft was trained with it"
+    if lost:
+        return f"{lost[0]} and its like cannot be repaired: convert the draft, or train it, for this class"
+    if _helps(case, case.loader, dropped):
+        return "rename them to midlayer.*, without model.: deploy ckpt fix, or the prepare hook hooks/fix_eagle3_keys"
+    if _helps(case, newest, dropped):
+        since = next(row for row in loaders.of(case.serving.engine, case.architecture) if _helps(case, row, dropped))
+        return f"upgrade to {since.versions.split(',')[0].removeprefix('>=')} or later"
+    return "convert the draft, or train it, for this class"
+
+
+def _helps(case: Case, loader: loaders.Loader | None, dropped: list[str]) -> bool:
+    """Whether the portable spelling of these names would land with this loader."""
+    if loader is None:
+        return False
+    tensors = {portable(name): replace(case.draft.tensors[name]) for name in dropped}
+    landed = trace(loader, tensors, case.config)
+    return not landed.error and not landed.dropped
+
+
+def portable(name: str) -> str:
+    """The spelling that every version knows; `hooks/fix_eagle3_keys` and `deploy ckpt fix` write the same."""
+    return re.sub(r"^layers\.0\.", "midlayer.", re.sub(r"^model\.", "", name))
