@@ -34,6 +34,13 @@ class Landing:
     shard: str | None = None
     why: str = ""
 
+    @property
+    def place(self) -> str:
+        """Where it goes, in words: the parameter with its shard, refused, or nowhere."""
+        if self.how == "refused" or self.parameter is None:
+            return "refused" if self.how == "refused" else "nowhere"
+        return f"{self.parameter}[{self.shard}]" if self.shard is not None else self.parameter
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -54,12 +61,28 @@ class Trace:
         return tuple(landing.tensor for landing in self.landings if landing.how == "dropped")
 
 
+def differences(table: Trace, exact: Trace) -> list[str]:
+    """What a table says otherwise than the engine itself, a line each: where tensors go, and what is left unfilled."""
+    if bool(table.error) != bool(exact.error):
+        return [f"the table: {table.error or 'it loads'}; the engine: {exact.error or 'it loads'}"]
+    ours = {landing.tensor: landing.place for landing in table.landings}
+    theirs = {landing.tensor: landing.place for landing in exact.landings}
+    lines = [
+        f"{name}: the table says {ours.get(name)}, the engine {theirs.get(name)}"
+        for name in {**ours, **theirs}
+        if ours.get(name) != theirs.get(name)
+    ]
+    odd = sorted(set(table.unfilled) ^ set(exact.unfilled))
+    return lines + [f"{name}: {'only the table' if name in table.unfilled else 'only the engine'} leaves it" for name in odd]
+
+
 def trace(loader: Loader, tensors: Mapping[str, Tensor], config: Config) -> Trace:
     """What this row of our table makes of these tensors. Pure; any config gives an answer.
 
     Where the constructor raises, nothing is loaded: then there are no landings.
     """
-    if error := loader.stops(config):
+    error = loader.stops(config) or _scalar_map(loader, tensors)
+    if error:
         return Trace((), error=error)
     parameters = loader.parameters(config)
     landed = {name: _land(loader, parameters, name, tensor.shape) for name, tensor in tensors.items()}
@@ -69,6 +92,13 @@ def trace(loader: Loader, tensors: Mapping[str, Tensor], config: Config) -> Trac
         tuple(_unfilled(parameters, landed.values(), _borrowed(loader, config))),
         {name: parameter.shape for name, parameter in parameters.items()},
     )
+
+
+def _scalar_map(loader: Loader, tensors: Mapping[str, Tensor]) -> str:
+    """The length of the map is asked before anything else of it."""
+    pattern, _ = loader.vocabulary_map
+    alone = [name for name, tensor in tensors.items() if re.search(pattern, name) and not tensor.shape]
+    return f"{alone[0]} is one number, and no table" if alone else ""
 
 
 def _land(loader: Loader, parameters: Mapping[str, Parameter], tensor: str, shape: tuple[int, ...]) -> Landing:
@@ -90,10 +120,9 @@ def _land(loader: Loader, parameters: Mapping[str, Parameter], tensor: str, shap
             if stacked is None and loader.stacked_or_else:
                 break
             return _fitted(Landing(tensor, stacked, "stacked", shard), parameters, shape) or _lost(loader, tensor, name)
-    for first, second, whole in loader.pairs:
-        if first in name or second in name:
-            shard = first.split("_proj")[0] if first in name else second.split("_proj")[0]
-            return Landing(tensor, name.replace(first, whole).replace(second, whole), "fused", shard)
+    for part, whole, shard in loader.halves:
+        if part in name:
+            return Landing(tensor, name.replace(part, whole), "fused", shard)
     found = _known(loader, parameters, name)
     how: How = "legacy name" if renamed else "as-is" if found == tensor else "model. prefix"
     return _fitted(Landing(tensor, found, how), parameters, shape) or _lost(loader, tensor, name)
@@ -143,9 +172,13 @@ def _paired(
 
 
 def _borrowed(loader: Loader, config: Config) -> set[str]:
-    """Parameters that are the target's: the embeddings, and the head where the draft says that it has none."""
+    """Parameters that are the target's: the embeddings, if they are as wide as its own, and the head where the draft
+    says that it has none.
+    """
+    width = config.get("target_hidden_size")
+    embeddings = {"model.embed_tokens.weight"} if width in (None, config.get("hidden_size", width)) else set()
     head = {"lm_head.weight"} if loader.borrows_head or config.get("draft_vocab_size") is None else set()
-    return {"model.embed_tokens.weight", loader.vocabulary_map[1], *head}
+    return {loader.vocabulary_map[1]} | embeddings | head
 
 
 def _unfilled(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from deploy import registry
@@ -20,6 +21,8 @@ RANGES = {
     "vllm": ("0.32",),
 }
 NEWEST = {"sglang": "0.5.23", "vllm": "0.33"}
+BEYOND = {"vllm": "<0.34"}  # whose next version may load otherwise; SGLang's newest rules are taken for what comes
+OLDEST = {"vllm": ">=0.32"}
 
 
 def parse(text: str) -> tuple[str, str | None]:
@@ -58,7 +61,13 @@ def meant(engine: str, version: str | None) -> tuple[Version, ...]:
 def was_read(engine: str, version: str | None) -> bool:
     """Whether the rules are those of this version. SGLang's newest are taken for what comes after, vLLM's are not."""
     known = of(version)
-    return engine != "vllm" or (known is not None and Version("0.32") <= known < Version("0.34"))
+    asked = SpecifierSet(",".join(bounds)) if (bounds := [b[engine] for b in (OLDEST, BEYOND) if engine in b]) else None
+    return asked is None or (known is not None and asked.contains(known.base_version))
+
+
+def labels(engine: str) -> list[str]:
+    """The ranges in words, one by one."""
+    return [span for span, _ in spans(engine, [str(index) for index in range(len(RANGES[engine]))])]
 
 
 def spans(engine: str, told: Sequence[str]) -> list[tuple[str, str]]:
@@ -67,8 +76,8 @@ def spans(engine: str, told: Sequence[str]) -> list[tuple[str, str]]:
     found, at = [], 0
     for tale, group in groupby(told):
         size = len(list(group))
-        lower = f">={firsts[at]}" if at else ""
-        upper = f"<{firsts[at + size]}" if at + size < len(firsts) else ""
+        lower = f">={firsts[at]}" if at else OLDEST.get(engine, "")
+        upper = f"<{firsts[at + size]}" if at + size < len(firsts) else BEYOND.get(engine, "")
         found.append((f"{engine} {','.join(part for part in (lower, upper) if part)}".strip(), tale))
         at += size
     return found

@@ -57,7 +57,7 @@ class Loader:
     """How one class of a server loads a checkpoint: a row of the table.
 
     Patterns are regular expressions that are searched in a tensor's name. The order of what is tried: `renames`,
-    `vocabulary_map`, `ignored`, `stacked`, `pairs`, then the name itself.
+    `vocabulary_map`, `ignored`, `stacked`, `halves`, then the name itself.
     """
 
     engine: str
@@ -71,7 +71,7 @@ class Loader:
     ignored: str = "t2d"
     stacked: tuple[tuple[str, str, str], ...] = ()  # part of a name, what it becomes, shard
     stacked_or_else: bool = False  # a stacked name that is no parameter is tried as it is
-    pairs: tuple[tuple[str, str, str], ...] = ()  # two parts of names, what both together become
+    halves: tuple[tuple[str, str, str], ...] = ()  # part of a name, what it becomes with its other half, shard
     prefix: Literal["optional", "always"] = "optional"  # whether `model.` is put before a name that is none itself
     bare: str = r"^lm_head\."  # names that have no prefix where all others have one
     unknown: Literal["dropped", "warned", "refused"] = "dropped"
@@ -98,10 +98,10 @@ def everything() -> tuple[Loader, ...]:
     return tuple(row for module in modules for row in module.LOADERS)
 
 
-def positive(config: Config, *keys: str) -> str:
-    """Complains of the first key that is there and is no whole number above 0."""
+def unsized(config: Config, *keys: str) -> str:
+    """Complains of the first key that is there and is no size; there may be no layers at all."""
     for key in keys:
         value = config.get(key, 1)
-        if type(value) is not int or value < 1:
+        if type(value) is not int or value < (key != "num_hidden_layers"):
             return f"{key} is {value!r:.40}, which is no size"
     return ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from deploy.checkpoint.config import Config, aux_ids, mapping, number, top_aux_ids
-from deploy.checkpoint.loaders import MOST, Loader, Parameter, positive
+from deploy.checkpoint.loaders import MOST, Loader, Parameter, unsized
 
 ARCHITECTURE = "Eagle3DeepseekV2ForCausalLM"
 DEFAULTS = {  # transformers' DeepseekV3Config, where config.json leaves them out
@@ -89,7 +89,7 @@ def _stops(config: Config) -> str:
         return f"EAGLE3 currently only supports 1 layer, num_hidden_layers is {size(config, 'num_hidden_layers')}"
     if config.get("hidden_act", "silu") != "silu":
         return f"Unsupported activation: {config['hidden_act']!r:.40}. Only silu is supported for now."
-    return positive(config, *DEFAULTS, *(key for key in ("draft_vocab_size", "target_hidden_size") if config.get(key)))
+    return unsized(config, *DEFAULTS, *(key for key in ("draft_vocab_size", "target_hidden_size") if config.get(key)))
 
 
 ROW = partial(
@@ -102,7 +102,10 @@ ROW = partial(
     renames=((r"^layers\.0\.", "midlayer."),),
     stacked=((r"\.gate_proj", ".gate_up_proj", "0"), (r"\.up_proj", ".gate_up_proj", "1")),
     stacked_or_else=True,
-    pairs=(("q_a_proj", "kv_a_proj_with_mqa", "fused_qkv_a_proj_with_mqa"),),
+    halves=(
+        ("q_a_proj", "fused_qkv_a_proj_with_mqa", "q_a"),
+        ("kv_a_proj_with_mqa", "fused_qkv_a_proj_with_mqa", "kv_a"),
+    ),
     prefix="always",
     unknown="warned",
 )

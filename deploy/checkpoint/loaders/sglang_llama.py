@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 
 from deploy.checkpoint.config import Config, aux_ids, mapping, number
-from deploy.checkpoint.loaders import MOST, Loader, Parameter, positive
+from deploy.checkpoint.loaders import MOST, Loader, Parameter, unsized
 
 ARCHITECTURE = "LlamaForCausalLMEagle3"
 DEFAULTS = {  # transformers' LlamaConfig, where config.json leaves them out
@@ -118,7 +118,7 @@ def _stops(config: Config, *, one_layer: bool) -> str:
     if config.get("hidden_act", "silu") != "silu":
         return f"Unsupported activation: {config['hidden_act']!r:.40}. Only silu is supported for now."
     sizes = [*DEFAULTS, *(key for key in ("draft_vocab_size", "head_dim", "num_key_value_heads") if config.get(key))]
-    return positive(config, *sizes, "target_hidden_size")
+    return unsized(config, *sizes, "target_hidden_size")
 
 
 LOADERS = (

@@ -7,7 +7,7 @@ not know, unless it is a bias (models/utils.py). It is silent about a parameter 
 from __future__ import annotations
 
 from deploy.checkpoint.config import Config, mapping, number
-from deploy.checkpoint.loaders import MOST, Loader, Parameter, positive
+from deploy.checkpoint.loaders import MOST, Loader, Parameter, unsized
 from deploy.checkpoint.loaders.sglang_llama import DEFAULTS, STACKED, aux_layers, hidden, layer, size
 
 NAMES = ("LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM")
@@ -50,7 +50,7 @@ def _stops(config: Config) -> str:
     if "target_hidden_size" in config and config["target_hidden_size"] is None:
         return "target_hidden_size is null, and is multiplied by the number of aux layers"
     sizes = [*DEFAULTS, *(key for key in ("draft_vocab_size", "head_dim", "num_key_value_heads") if config.get(key))]
-    return positive(config, *sizes, "target_hidden_size")
+    return unsized(config, *sizes, "target_hidden_size")
 
 
 LOADERS = (

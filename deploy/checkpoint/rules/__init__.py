@@ -20,7 +20,8 @@ from deploy.checkpoint import loaders, versions
 from deploy.checkpoint.config import Config
 from deploy.checkpoint.facts import Facts
 from deploy.checkpoint.loaders import Loader
-from deploy.checkpoint.trace import Trace, trace
+from deploy.checkpoint.trace import Trace, differences
+from deploy.checkpoint.trace import trace as traced  # `trace` is a rule of this package
 from deploy.findings import Finding, Outcome
 
 CHECK = "ckpt"
@@ -96,7 +97,7 @@ class Case:
         """What the engine itself said, else what our table says; None where neither can be had."""
         if self.exact is not None or self.loader is None or self.config.get("quantization_config"):
             return self.exact
-        return trace(self.loader, self.draft.tensors, self.config)
+        return traced(self.loader, self.draft.tensors, self.config)
 
     def number(self, key: str) -> int | None:
         return configs.number(self.config, key)
@@ -131,32 +132,40 @@ def judge(draft: Facts, target: Target | None, serving: Serving, exact: Trace | 
     Without the server's version: what is found in each of its ranges is certain, what is found in some is UNKNOWN.
     `exact` is what the installed engine made of the checkpoint; it counts for more than our table.
     """
-    return agreed(serving.engine, each(draft, target, serving, exact))
+    return agreed([(case, found(case)) for case in cases(draft, target, serving, exact)])
 
 
-def each(
-    draft: Facts, target: Target | None, serving: Serving, exact: Trace | None = None
-) -> list[tuple[Version, list[Finding]]]:
-    """What is found for the server's version, or for one of each range where it is not known."""
+def cases(draft: Facts, target: Target | None, serving: Serving, exact: Trace | None = None) -> list[Case]:
+    """One case of the server's version, or one of each range where it is not known."""
     meant = versions.meant(serving.engine, serving.version) or (Version("0"),)
-    return [(version, _findings(Case(draft, serving, version, target, exact))) for version in meant]
+    return [Case(draft, serving, version, target, exact) for version in meant]
 
 
-def _findings(case: Case) -> list[Finding]:
-    """All rules; of broken files nothing but that is told."""
-    found = [*_topic("files", case)]
-    if not any(finding.outcome == "corrupt" for finding in found):
-        found += _topic("values", case)
+def found(case: Case) -> list[Finding]:
+    """What all rules find; of broken files nothing but that is told."""
+    told = [*_topic("files", case)]
+    if not any(finding.outcome == "corrupt" for finding in told):
+        told += _topic("values", case)
         if case.draft.format == "safetensors" and case.serving.engine in versions.RANGES:
             topics = [name for name in registry.names(__name__) if name not in {"files", "values"}]
-            found += [finding for name in topics for finding in _topic(name, case)]
+            told += [finding for name in topics for finding in _topic(name, case)]
         else:
-            found += _unruled(case)
-    if not versions.was_read(case.serving.engine, case.serving.version):
-        newest = versions.NEWEST[case.serving.engine]
-        unsure = f"cannot tell for this version of {case.server}; in {newest}: "
-        found = [replace(f, verdict="UNKNOWN", what=f"{unsure}{f.what}", outcome="") for f in found or [_fine(case)]]
-    return found if any(finding.verdict != "PASS" for finding in found) else [*found, _fine(case)]
+            told += _unruled(case)
+    if not any(finding.verdict != "PASS" for finding in told):
+        told.append(_fine(case))
+    if versions.was_read(case.serving.engine, case.serving.version):
+        return told
+    unsure = f"cannot tell for this version of {case.server}; in {versions.NEWEST[case.serving.engine]}: "
+    return [replace(f, verdict="UNKNOWN", what=f"{unsure}{f.what}", outcome="") for f in told]
+
+
+def compared(case: Case) -> list[Finding]:
+    """What our table says otherwise than the engine that was asked."""
+    if case.exact is None or case.loader is None or case.config.get("quantization_config"):
+        return []
+    lines = differences(traced(case.loader, case.draft.tensors, case.config), case.exact)
+    what = f"our table says otherwise than {case.server} itself, whose word counts"
+    return [warn(what, "\n".join(lines), f"please report it, with this: {case.loader.source}")] if lines else []
 
 
 def _topic(name: str, case: Case) -> Iterator[Finding]:
@@ -178,19 +187,20 @@ def _fine(case: Case) -> Finding:
     return Finding(CHECK, "PASS", what, f"by {case.loader.source}")
 
 
-def agreed(engine: str, found: Sequence[tuple[Version, Sequence[Finding]]]) -> list[Finding]:
+def agreed(judged: Sequence[tuple[Case, Sequence[Finding]]]) -> list[Finding]:
     """One list of what was found for several versions: as it is where all say it, UNKNOWN where some do."""
     said: dict[tuple[str, str, str], dict[Version, Finding]] = {}
-    for version, findings in found:
+    for case, findings in judged:
         for finding in findings:
-            said.setdefault((finding.verdict, finding.what, finding.outcome), {})[version] = finding
+            said.setdefault((finding.verdict, finding.what, finding.outcome), {})[case.version] = finding
     merged = []
     for (verdict, _, _), by_version in said.items():
         alike = list(by_version.values())
-        if len(alike) == len(found):
+        if len(alike) == len(judged):
             merged.append(replace(alike[0], evidence=_common(alike)))
         elif verdict != "PASS":
-            ranges = versions.spans(engine, ["yes" if version in by_version else "" for version, _ in found])
+            has = ["yes" if case.version in by_version else "" for case, _ in judged]
+            ranges = versions.spans(judged[0][0].serving.engine, has)
             merged.append(_in_some(alike, "; ".join(span for span, here in ranges if here)))
     return merged
 

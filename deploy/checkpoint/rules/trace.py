@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from packaging.version import Version
 
@@ -89,7 +88,6 @@ def _lost(case: Case, landed: Trace) -> Iterator[Finding]:
         remedy = "say attention_bias: false, if the draft was trained without"
         yield warn(f"{case.server} makes a bias that no tensor fills", "\n".join(faint), remedy)
     yield from _head(case, landed)
-    yield from _embeddings(case)
 
 
 def _head(case: Case, landed: Trace) -> Iterator[Finding]:
@@ -101,18 +99,6 @@ def _head(case: Case, landed: Trace) -> Iterator[Finding]:
     if case.loader and case.loader.borrows_head and not there and rows is not None and rows != vocabulary:
         what = "lm_head is missing: the target's head would be taken for the draft's, without a word"
         yield fail(what, f"draft_vocab_size {rows}, vocab_size {vocabulary}", "save the draft with its lm_head")
-
-
-def _embeddings(case: Case) -> Iterator[Finding]:
-    """The target's embeddings are taken, unless its width is said to be another than the draft's: then the draft keeps
-    its own (srt/models/llama.py:759-766, 0.5.8; srt/models/kimi_k25_eagle3.py `set_embed`, 0.5.23).
-    """
-    ours, theirs = case.number("hidden_size"), case.number("target_hidden_size")
-    there = any("embed_tokens" in name for name in case.draft.tensors)
-    if theirs is not None and ours != theirs and not there:
-        what = f"{case.server} finds no embeddings in the draft, whose width is not the target's: they stay random"
-        evidence = f"hidden_size {ours}, target_hidden_size {theirs}, no embed_tokens"
-        yield fail(what, evidence, "save the draft with its embed_tokens")
 
 
 def _missing_remedy(case: Case, missing: list[str]) -> str:
@@ -144,7 +130,7 @@ def _helps(case: Case, loader: loaders.Loader | None, dropped: list[str]) -> boo
     """Whether the portable spelling of these names would land with this loader."""
     if loader is None:
         return False
-    tensors = {portable(name): replace(case.draft.tensors[name]) for name in dropped}
+    tensors = {portable(name): case.draft.tensors[name] for name in dropped}
     landed = trace(loader, tensors, case.config)
     return not landed.error and not landed.dropped
 

@@ -7,6 +7,7 @@ vLLM's model_executor/models/llama_eagle3.py `compute_logits` (0.32.0, 0.33.0): 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Literal
 
 from deploy.checkpoint.config import is_eagle3, number
@@ -86,8 +87,8 @@ def _flags(case: Case) -> Iterator[Finding]:
 def map_kind(d2t: Sequence[int], t2d: frozenset[int] | None, vocabulary: int | None) -> Kind:
     """By t2d where it is there, as sets, since a healthy map may be unsorted; else by range, and by how it grows.
 
-    Ids of targets are each another one, and inside the vocabulary. Where both readings are, offsets of a sorted map
-    never fall and repeat themselves, ids always rise.
+    Ids of targets are each another one, and inside the vocabulary. Where neither reading is that, the vocabulary is
+    another's: offsets of a sorted map never fall and repeat themselves, ids always rise.
     """
     targets = [number + offset for number, offset in enumerate(d2t)]
     if t2d is not None:
@@ -97,6 +98,9 @@ def map_kind(d2t: Sequence[int], t2d: frozenset[int] | None, vocabulary: int | N
         inside = vocabulary is None or max(ids, default=0) < vocabulary
         return inside and min(ids, default=0) >= 0 and len(set(ids)) == len(ids)
 
-    if possible(targets) == possible(d2t):
+    if possible(targets) != possible(d2t):
+        return "offsets" if possible(targets) else "absolute"
+    pairs = list(pairwise(d2t))
+    if possible(targets) or not all(a <= b for a, b in pairs):
         return "neither"
-    return "offsets" if possible(targets) else "absolute"
+    return "absolute" if all(a < b for a, b in pairs) else "offsets"

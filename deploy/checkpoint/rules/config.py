@@ -1,0 +1,157 @@
+"""config.json of the draft: what the server reads of it, what it takes where a key is missing, what it ignores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from packaging.version import Version
+
+from deploy.checkpoint import loaders, versions
+from deploy.checkpoint.config import Config, is_eagle3, mapping
+from deploy.checkpoint.rules import Case, fail, unknown, warn
+from deploy.findings import Finding
+
+THETA = 10000.0  # what transformers and SGLang take for a rope_theta that nobody names
+
+
+def findings(case: Case) -> Iterator[Finding]:
+    """SGLang's reading of it; vLLM's own is told by its loader."""
+    if case.serving.engine != "sglang" or not is_eagle3(case.config):
+        return
+    if "speculators_model_type" in case.config:
+        yield _speculators(case)
+        return
+    yield from _class(case)
+    yield from _model_type(case)
+    yield from _residual(case)
+    yield from _ignored(case)
+    yield from _tied(case)
+    yield from _rope(case)
+    yield from _target_rope(case)
+
+
+def _speculators(case: Case) -> Finding:
+    """Nothing in SGLang knows Speculators (no word of it in any wheel from 0.5.8 to 0.5.23): transformers stops at a
+    config without model_type.
+    """
+    what = "this is a raw Speculators folder, which SGLang does not know"
+    evidence = f"speculators_model_type: {case.config['speculators_model_type']}"
+    return fail(what, f"{evidence}; architectures: {case.architecture}", "deploy ckpt fix", "will not start")
+
+
+def _class(case: Case) -> Iterator[Finding]:
+    """A class that is not registered is looked for in transformers, and not found there: "Cannot find model module"
+    (srt/model_loader/utils.py:54, 0.5.8; :156, 0.5.23).
+    """
+    if case.loader is not None or case.config.get("auto_map"):
+        return
+    known = loaders.of("sglang", case.architecture)
+    what = f"{case.server} has no class {case.architecture}"
+    if known:
+        since = known[0].versions.split(",")[0].removeprefix(">=")
+        yield fail(what, f"it is there since {since}", f"upgrade to {since} or later", "will not start")
+    elif Version(case.version.base_version) <= Version(versions.NEWEST["sglang"]):
+        remedy = "if the draft is one of Llama layers: architectures: [LlamaForCausalLMEagle3], by deploy ckpt fix"
+        yield fail(what, f"architectures: {case.config.get('architectures')}", remedy, "will not start")
+    else:
+        told = f"whether {case.server} has a class {case.architecture} is not known"
+        yield unknown(told, f"none has up to {versions.NEWEST['sglang']}", "ask the engine itself: --exact")
+
+
+def _model_type(case: Case) -> Iterator[Finding]:
+    """transformers finds the config's class by model_type ("Unrecognized model in", models/auto/configuration_auto.py);
+    SGLang registers kimi_k2 since 0.5.12 (srt/utils/hf_transformers/common.py; issue sgl-project/sglang#25673).
+    """
+    kind = case.config.get("model_type")
+    if case.config.get("auto_map"):
+        return
+    if not isinstance(kind, str) or not kind:
+        remedy = 'add it: "llama" for LlamaForCausalLMEagle3; deploy ckpt fix'
+        yield fail("config.json names no model_type", f"model_type: {kind!r:.40}", remedy, "will not start")
+    elif kind == "kimi_k2" and not case.since("0.5.12"):
+        what = f"{case.server} does not know the model_type kimi_k2"
+        yield fail(what, "model_type: kimi_k2", "write deepseek_v3, or upgrade to 0.5.12 or later", "will not start")
+
+
+def _residual(case: Case) -> Iterator[Finding]:
+    """SGLang keeps the residual as it was before the norm (no word of the key in any wheel from 0.5.8 to 0.5.23;
+    srt/models/llama_eagle3.py, LlamaDecoderLayer.forward). Speculators trains with the other one by default.
+    """
+    if case.config.get("norm_before_residual"):
+        what = "the draft was trained with norm_before_residual, which SGLang does not implement"
+        remedy = "train with norm_before_residual: false, or serve it with vLLM; it cannot be repaired"
+        yield fail(what, "config.json: norm_before_residual: true", remedy)
+
+
+def _ignored(case: Case) -> Iterator[Finding]:
+    """Keys that are passed over: a sliding window (srt/models/llama_eagle3.py has only --speculative-draft-window-size,
+    0.5.12 to 0.5.23), and norm_output before 0.5.12, for the latent class before 0.5.13 (kimi_k25_eagle3.py).
+    """
+    window = case.config.get("sliding_window")
+    kinds = case.config.get("layer_types")
+    slides = "sliding_attention" in kinds if isinstance(kinds, list) else window and window is not True
+    if slides and case.config.get("use_sliding_window") is not False and case.serving.draft_window is None:
+        what = "the draft was trained with a sliding window, and is served with full attention"
+        remedy = "args.speculative-draft-window-size, since 0.5.12, or train with full attention"
+        yield warn(what, f"sliding_window: {window}; layer_types: {kinds}", remedy)
+    since = "0.5.12" if case.architecture == "LlamaForCausalLMEagle3" else "0.5.13"
+    if case.config.get("norm_output") and not case.since(since):
+        what = f"{case.server} does not read norm_output: each draft step after the first starts from another state"
+        yield warn(what, "config.json: norm_output: true", f"upgrade to {since} or later")
+
+
+def _tied(case: Case) -> Iterator[Finding]:
+    """With tied embeddings the head is the target's embeddings, of all its tokens (srt/models/llama_eagle3.py:275,
+    0.5.8; `set_embed` in srt/speculative/eagle_worker_v2.py, 0.5.23). A head that is there is dropped, which the rule
+    `trace` tells.
+    """
+    if not case.config.get("tie_word_embeddings") or any("lm_head" in name for name in case.draft.tensors):
+        return
+    rows, vocabulary = case.number("draft_vocab_size"), case.number("vocab_size")
+    evidence = f"tie_word_embeddings: true, draft_vocab_size {rows}, vocab_size {vocabulary}"
+    if rows is not None and rows != vocabulary:
+        what = "the draft's head is tied to embeddings of another number of tokens"
+        yield fail(what, evidence, "save the draft with its lm_head, and tie_word_embeddings: false")
+    elif case.target_config and not case.target_config.get("tie_word_embeddings"):
+        what = "the draft's head is tied to the target's embeddings, and the target's own is not"
+        yield warn(what, evidence, "make draft_vocab_size null and tie_word_embeddings false, if its head was meant")
+
+
+def _rope(case: Case) -> Iterator[Finding]:
+    """transformers 5 writes rope_parameters; 4.57, which SGLang has up to 0.5.9, knows rope_theta and rope_scaling
+    alone, and takes 10000 for what it does not find (srt/models/llama.py:251, 0.5.8; :322, 0.5.23).
+    """
+    nested = mapping(case.config, "rope_parameters")
+    top, inner = case.config.get("rope_theta"), nested.get("rope_theta")
+    evidence = f"rope_theta: {top}, rope_parameters: {nested}"
+    if case.since("0.5.10"):
+        if top is not None and inner is not None and top != inner:
+            what = "config.json names two values of rope_theta, and which one is taken is the server's to say"
+            yield warn(what, evidence, "write the one that the draft was trained with in both places")
+        return
+    if inner is not None and inner != (THETA if top is None else top):
+        what = f"{case.server} reads rope_theta at the top level alone, and takes {THETA if top is None else top}"
+        yield warn(what, evidence, f"write rope_theta: {inner} there as well: deploy ckpt fix")
+    if nested.get("rope_type", "default") != "default" and not case.config.get("rope_scaling"):
+        what = f"{case.server} reads rope_scaling alone: the positions are not scaled"
+        yield warn(what, evidence, "write it as rope_scaling as well: deploy ckpt fix")
+
+
+def _target_rope(case: Case) -> Iterator[Finding]:
+    """A draft is mostly trained with its target's rope; one that names another may have lost it. Only where both have
+    the same kind of attention: a draft of Llama layers for a latent target has its own.
+    """
+    if not case.target_config or ("kv_lora_rank" in case.target_config) != ("kv_lora_rank" in case.config):
+        return
+    ours, theirs = theta(case.config), theta(case.target_config)
+    if ours != theirs:
+        what = f"the draft's rope_theta is {ours}, its target's is {theirs}"
+        yield warn(what, "one of them may be a default", "look at what the draft was trained with")
+
+
+def theta(config: Config) -> Any:
+    """The rope_theta that is meant, wherever it stands."""
+    nested = mapping(config, "rope_parameters").get("rope_theta")
+    top = config.get("rope_theta")
+    return next((value for value in (nested, top) if value is not None), THETA)

@@ -1,0 +1,194 @@
+"""`deploy ckpt check`: one checkpoint judged before it is served, as text or as one JSON document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import click
+
+from deploy.checkpoint import rules, verdict, versions
+from deploy.checkpoint.config import is_eagle3
+from deploy.checkpoint.facts import Facts
+from deploy.checkpoint.rules import Case, Serving, Target
+from deploy.checkpoint.trace import Landing, Trace
+from deploy.checkpoint.verdict import Verdict
+from deploy.ckpt import Where, opened
+from deploy.findings import Finding
+from deploy.legible import clean
+from deploy.options import Options
+
+COLOURS = {"PASS": "green", "WARN": "yellow", "FAIL": "red", "UNKNOWN": "magenta"}
+WORDS = {"vocabulary map": "MAP", "ignored": "IGNORED", "dropped": "DROPPED", "refused": "REFUSED"}
+SHOWN = 400  # rows of the trace as text
+
+
+@dataclass(frozen=True)
+class How:
+    """The options of the command."""
+
+    target: str | None = None
+    engine: str | None = None
+    exact: bool = False
+    python: str = "python3"
+    deep: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One range of versions of one server: what was found for it, and what that comes to."""
+
+    server: str
+    findings: Sequence[Finding]
+    case: Case
+
+    @property
+    def verdict(self) -> Verdict:
+        return verdict.of(self.findings)
+
+
+def run(path: str, options: Options, how: How) -> int:
+    """Print the verdict, the trace and the findings of PATH; the exit code is the verdict's.
+
+    ConfigError where there is no checkpoint, or a word is not known.
+    """
+    engine = versions.parse(how.engine) if how.engine else None
+    with opened([path, *([how.target] if how.target else [])], options, "check") as places:
+        draft = places[0].facts()
+        target = Target(other.config, other) if how.target and (other := places[1].facts()) else None
+        rows, told = _asked(draft, target, how, places[0]) if how.exact else (_rows(draft, target, engine), [])
+    whole = _whole(rows)
+    findings = [*_findings(rows), *told]
+    shown = max(rows, key=lambda row: -_badness(row.verdict))
+    if options.json:
+        click.echo(json.dumps(_document(path, whole, rows, findings, shown), indent=1))
+    else:
+        _print(path, whole, rows, findings, shown)
+    return verdict.exit_code(whole)
+
+
+def _rows(draft: Facts, target: Target | None, engine: tuple[str, str | None] | None) -> list[Row]:
+    """One row a range of versions; without an engine, of all engines that there are tables for."""
+    if engine is None and not is_eagle3(draft.config):
+        return [_unknown(draft, target)]
+    engines = [engine] if engine else [(name, None) for name in versions.RANGES]
+    rows = []
+    for name, version in engines:
+        said = version or (versions.RANGES[name][0] if len(versions.RANGES[name]) == 1 else None)
+        cases = rules.cases(draft, target, Serving(name, said))
+        spans = [f"{name} {version}"] if version else versions.labels(name)
+        rows += [Row(span, rules.found(case), case) for span, case in zip(spans, cases, strict=True)]
+    return rows
+
+
+def _unknown(draft: Facts, target: Target | None) -> Row:
+    """What no table is there for: a whole model, a .gguf. Its files and values are looked at, and no more."""
+    (case,) = rules.cases(draft, target, Serving("any server"))
+    found = [finding for finding in rules.found(case) if finding.verdict != "PASS"]
+    kind = case.architecture or f"a .{draft.format}"
+    what = f"no table says where a server puts the tensors of {kind}: only the files were looked at"
+    return Row("any server", found or [rules.unknown(what, "", "serve it, and look at what it says")], case)
+
+
+def _asked(draft: Facts, target: Target | None, how: How, place: Where) -> tuple[list[Row], list[Finding]]:
+    """What the installed engine itself says; where our table says otherwise, that is told."""
+    from deploy.checkpoint import exact
+
+    asked = exact.ask(draft, place.remote, how.python)
+    serving = Serving(asked.engine, asked.version)
+    (case,) = rules.cases(draft, target, serving, asked.trace)
+    return [Row(serving.server, rules.found(case), case)], rules.compared(case)
+
+
+def _whole(rows: Sequence[Row]) -> Verdict:
+    """The verdict of all rows together: where versions disagree, nobody can tell before one is named."""
+    verdicts = {row.verdict for row in rows}
+    return verdicts.pop() if len(verdicts) == 1 else "could not tell"
+
+
+def _badness(found: Verdict) -> int:
+    """Which row is shown as the trace: the worst one."""
+    return [*verdict.ORDER, "could not tell", "will serve"].index(found)
+
+
+def _findings(rows: Sequence[Row]) -> list[Finding]:
+    """Of each engine what its versions agree on, and what they do not."""
+    engines = dict.fromkeys(row.case.serving.engine for row in rows)
+    merged = [rules.agreed([(r.case, r.findings) for r in rows if r.case.serving.engine == name]) for name in engines]
+    found = [finding for several in merged for finding in several]
+    return list(dict.fromkeys(found))
+
+
+def _document(
+    path: str, whole: Verdict, rows: Sequence[Row], findings: Sequence[Finding], shown: Row
+) -> dict[str, Any]:
+    trace = shown.case.trace or Trace(())
+    return {
+        "path": path,
+        "verdict": whole,
+        "engine": rows[0].server if len(rows) == 1 else None,
+        "engines": [{"engine": row.server, "verdict": row.verdict} for row in rows],
+        "findings": [asdict(finding) for finding in findings],
+        "traced": shown.server if shown.case.trace else None,
+        "trace": [asdict(landing) for landing in trace.landings],
+        "unfilled": list(trace.unfilled),
+        "error": trace.error,
+    }
+
+
+def _print(path: str, whole: Verdict, rows: Sequence[Row], findings: Sequence[Finding], shown: Row) -> None:
+    on = f" on {rows[0].server}" if len(rows) == 1 and rows[0].case.serving.version else ""
+    click.secho(clean(f"{path}: {whole}{on}"), bold=True)
+    if len(rows) > 1:
+        for server, found in _grouped(rows):
+            click.echo(f"  {server:<28} {found}")
+    trace = shown.case.trace
+    if trace is not None and trace.landings:
+        click.echo(f"\nas {shown.server} loads it:")
+        for line in table(trace):
+            click.echo(clean(line))
+    click.echo("")
+    for finding in findings:
+        _finding(finding)
+
+
+def _grouped(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """(range of versions, verdict), neighbours of the same verdict in one."""
+    engines = dict.fromkeys(row.case.serving.engine for row in rows)
+    return [
+        line
+        for engine in engines
+        for line in versions.spans(engine, [row.verdict for row in rows if row.case.serving.engine == engine])
+    ]
+
+
+def table(trace: Trace) -> list[str]:
+    """The trace as lines: what goes where, what goes nowhere, and what nothing fills."""
+    lines = [(landing.tensor, _place(landing), _word(landing)) for landing in trace.landings]
+    lines += [("<nothing>", name, "RANDOM") for name in trace.unfilled]
+    left, right = (max(len(line[column]) for line in lines) for column in (0, 1))
+    shown = [f"{tensor:<{left}}  ->  {place:<{right}}  {word}".rstrip() for tensor, place, word in lines[:SHOWN]]
+    return shown + ([f"... and {len(lines) - SHOWN} more: --json shows them"] if len(lines) > SHOWN else [])
+
+
+def _place(landing: Landing) -> str:
+    if landing.parameter is None:
+        return "<nowhere>"
+    return landing.parameter + (f" [{landing.shard}]" if landing.shard is not None else "")
+
+
+def _word(landing: Landing) -> str:
+    word = WORDS.get(landing.how) or ("IN PART" if landing.why else "MATCH")
+    return f"{word}  {landing.why}" if landing.why else word
+
+
+def _finding(finding: Finding) -> None:
+    click.echo(f"{click.style(f'{finding.verdict:<8}', fg=COLOURS[finding.verdict])} {clean(finding.what)}")
+    if finding.verdict == "PASS":
+        return
+    for line in finding.evidence.splitlines():
+        click.echo(f"    {clean(line)}")
+    if finding.remedy:
+        click.echo(f"    -> {clean(finding.remedy)}")
