@@ -72,8 +72,9 @@ def differences(table: Trace, exact: Trace) -> list[str]:
         for name in {**ours, **theirs}
         if ours.get(name) != theirs.get(name)
     ]
-    odd = sorted(set(table.unfilled) ^ set(exact.unfilled))
-    return lines + [f"{name}: {'only the table' if name in table.unfilled else 'only the engine'} leaves it" for name in odd]
+    lines += [f"{name}: only the table leaves it unfilled" for name in table.unfilled if name not in exact.unfilled]
+    lines += [f"{name}: only the engine leaves it unfilled" for name in exact.unfilled if name not in table.unfilled]
+    return lines
 
 
 def trace(loader: Loader, tensors: Mapping[str, Tensor], config: Config) -> Trace:

@@ -1,35 +1,86 @@
-"""The draft, against what the installed engine's loader makes of it."""
+"""The draft, against what the installed engine's loader makes of it, and against its target and the profile."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
-from deploy.checkpoint import draft, draft_vllm
+from deploy import drafts
+from deploy.checkpoint import exact, rules, versions
+from deploy.checkpoint.config import is_eagle3
+from deploy.checkpoint.facts import Facts
+from deploy.checkpoint.rules import Serving, Target
+from deploy.checkpoint.trace import Trace
+from deploy.errors import ConfigError
 from deploy.findings import Finding
 from deploy.plan import Node
 from deploy.remote import Remote
 
+LONGER = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
+
 
 def check(node: Node, remote: Remote) -> Iterator[Finding]:
-    """A draft that lies here is read here; one that lies on a host is not looked at yet."""
+    """The draft is read where it lies. One that a hook is still to change is judged again when it has."""
     if node.draft is None or remote.place.source:  # one that is gone back to has served already
         return
-    if node.draft.host:
-        yield Finding("ckpt", "UNKNOWN", f"{node.draft.source} lies on a host: its headers were not read")
-        return
-    speculative = node.profile.speculative
-    serving = draft.Serving(
-        node.profile.engine.name,
-        remote.place.engine.installed if remote.place.engine else None,
-        speculative.algorithm if speculative else None,
-    )
-    rules = draft_vllm if serving.engine == "vllm" else draft
-    found = list(rules.findings(draft.load_facts(Path(node.draft.path)), remote.place.model.get("config"), serving))
+    found = judged(node, remote, node.draft.path, remote if node.draft.host else None)
     if node.profile.hooks.prepare:
         # what is served is what the hooks make of it
-        found = [replace(f, verdict="WARN") if f.verdict == "FAIL" else f for f in found]
-    if not found and node.profile.engine.name == "sglang":  # where nothing was looked at, nothing is said
-        found = [Finding("ckpt", "PASS", "the draft's headers and config fit")]
+        found = [replace(finding, verdict="WARN") if finding.verdict == "FAIL" else finding for finding in found]
     yield from found
+
+
+def judged(node: Node, remote: Remote, path: str, where: Remote | None) -> list[Finding]:
+    """Everything that is found in the draft at `path`, here or on a host, beside what the profile says of it."""
+    try:
+        draft = drafts.facts(path, where)
+    except ConfigError as error:
+        return [Finding("ckpt", "FAIL", error.what, error.evidence, error.remedy, "will not start")]
+    config = remote.place.model.get("config")
+    target = Target(config) if isinstance(config, dict) else None
+    traced, reason = _asked(node, remote, draft)
+    (*found,) = rules.judge(draft, target, serving(node, remote), traced)
+    if node.profile.engine.name not in versions.RANGES:
+        return [finding for finding in found if finding.verdict != "PASS"]
+    by = "the engine's own loader was asked" if traced else f"by our table: {reason}" if reason else ""
+    return [replace(f, evidence=by) if f.verdict == "PASS" and by else f for f in found]
+
+
+def serving(node: Node, remote: Remote) -> Serving:
+    """How the draft is to be served: what the command line says, on which `args` had the last word."""
+    words = [str(word) for word in node.argv]
+
+    def said(*flags: str) -> str | None:
+        places = [words.index(f"--{flag}") for flag in flags if f"--{flag}" in words]
+        return words[places[0] + 1] if places and places[0] + 1 < len(words) else None
+
+    def number(flag: str) -> int | None:
+        value = said(flag) or ""
+        return int(value) if value.isdecimal() else None
+
+    return Serving(
+        node.profile.engine.name,
+        remote.place.engine.installed if remote.place.engine else None,
+        algorithm=said("speculative-algorithm"),
+        num_steps=number("speculative-num-steps"),
+        eagle_topk=number("speculative-eagle-topk"),
+        num_draft_tokens=number("speculative-num-draft-tokens"),
+        attention_backend=said("decode-attention-backend", "attention-backend"),
+        draft_attention_backend=said("speculative-draft-attention-backend"),
+        draft_window=number("speculative-draft-window-size"),
+        context_length=number("context-length"),
+        longer_context=dict(node.env).get(LONGER, "").lower() in {"1", "true", "yes"},
+        tp=number("tp-size") or 1,
+    )
+
+
+def _asked(node: Node, remote: Remote, draft: Facts) -> tuple[Trace | None, str]:
+    """What the installed engine itself makes of the draft, or why it was not asked; the host keeps its answers."""
+    if node.profile.engine.name != "sglang" or draft.format != "safetensors" or not is_eagle3(draft.config):
+        return None, ""
+    if draft.problems:
+        return None, "its files have faults"
+    engine = exact.Engine("sglang", str(node.argv[0]), dict(node.env))
+    found: Any = exact.trace(draft, engine, remote, f"{remote.place.machine.work}/cache")
+    return (None, found) if isinstance(found, str) else (found, "")

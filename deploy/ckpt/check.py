@@ -8,21 +8,25 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
+from packaging.version import Version
 
-from deploy.checkpoint import rules, verdict, versions
+from deploy.checkpoint import exact, rules, verdict, versions
 from deploy.checkpoint.config import is_eagle3
 from deploy.checkpoint.facts import Facts
 from deploy.checkpoint.rules import Case, Serving, Target
 from deploy.checkpoint.trace import Landing, Trace
 from deploy.checkpoint.verdict import Verdict
 from deploy.ckpt import Where, opened
+from deploy.errors import ConfigError
+from deploy.facts import interpreter
 from deploy.findings import Finding
+from deploy.host.interpreter import ask
 from deploy.legible import clean
 from deploy.options import Options
 
 COLOURS = {"PASS": "green", "WARN": "yellow", "FAIL": "red", "UNKNOWN": "magenta"}
 WORDS = {"vocabulary map": "MAP", "ignored": "IGNORED", "dropped": "DROPPED", "refused": "REFUSED"}
-SHOWN = 400  # rows of the trace as text
+SHOWN, LINES = 400, 20  # rows of the trace, and of a finding's evidence, as text
 
 
 @dataclass(frozen=True)
@@ -58,10 +62,11 @@ def run(path: str, options: Options, how: How) -> int:
     with opened([path, *([how.target] if how.target else [])], options, "check") as places:
         draft = places[0].facts()
         target = Target(other.config, other) if how.target and (other := places[1].facts()) else None
-        rows, told = _asked(draft, target, how, places[0]) if how.exact else (_rows(draft, target, engine), [])
+        asked = _asked(draft, target, engine, how, places[0]) if how.exact else None
+    rows, told = asked or (_rows(draft, target, engine), [])
     whole = _whole(rows)
     findings = [*_findings(rows), *told]
-    shown = max(rows, key=lambda row: -_badness(row.verdict))
+    shown = _shown(rows)
     if options.json:
         click.echo(json.dumps(_document(path, whole, rows, findings, shown), indent=1))
     else:
@@ -92,13 +97,29 @@ def _unknown(draft: Facts, target: Target | None) -> Row:
     return Row("any server", found or [rules.unknown(what, "", "serve it, and look at what it says")], case)
 
 
-def _asked(draft: Facts, target: Target | None, how: How, place: Where) -> tuple[list[Row], list[Finding]]:
-    """What the installed engine itself says; where our table says otherwise, that is told."""
-    from deploy.checkpoint import exact
+def _asked(
+    draft: Facts, target: Target | None, engine: tuple[str, str | None] | None, how: How, place: Where
+) -> tuple[list[Row], list[Finding]]:
+    """What the installed engine itself says; where our table says otherwise, that is told.
 
-    asked = exact.ask(draft, place.remote, how.python)
-    serving = Serving(asked.engine, asked.version)
-    (case,) = rules.cases(draft, target, serving, asked.trace)
+    ConfigError where that engine is not installed there, or is another version than the one that was named.
+    """
+    name, wanted = engine or ("sglang", None)
+    remote = place.remote
+    there = interpreter.read(remote, how.python, name) if remote else interpreter.parse(ask(how.python, name))
+    if there.installed is None:
+        told = f"{name} is not installed for {how.python}"
+        raise ConfigError(told, evidence=there.error, remedy="name its interpreter: --python PATH")
+    if wanted and Version(wanted) != versions.of(there.installed):
+        told = f"{how.python} has {name} {there.installed}, not {wanted}"
+        raise ConfigError(told, remedy="leave the version out, or name another --python")
+    serving = Serving(name, there.installed)
+    traced = exact.trace(draft, exact.Engine(name, how.python), remote)
+    if isinstance(traced, str):
+        (case,) = rules.cases(draft, target, serving)
+        what = f"{serving.server} itself could not be asked: this is our table's word"
+        return [Row(serving.server, rules.found(case), case)], [rules.warn(what, traced, "look at --python")]
+    (case,) = rules.cases(draft, target, serving, traced)
     return [Row(serving.server, rules.found(case), case)], rules.compared(case)
 
 
@@ -108,9 +129,11 @@ def _whole(rows: Sequence[Row]) -> Verdict:
     return verdicts.pop() if len(verdicts) == 1 else "could not tell"
 
 
-def _badness(found: Verdict) -> int:
-    """Which row is shown as the trace: the worst one."""
-    return [*verdict.ORDER, "could not tell", "will serve"].index(found)
+def _shown(rows: Sequence[Row]) -> Row:
+    """The row whose trace is shown: of the first engine the worst, of several as bad the newest."""
+    first = [row for row in rows if row.case.serving.engine == rows[0].case.serving.engine]
+    order = [*verdict.ORDER, "could not tell", "will serve"]
+    return min(reversed(first), key=lambda row: order.index(row.verdict))
 
 
 def _findings(rows: Sequence[Row]) -> list[Finding]:
@@ -188,7 +211,8 @@ def _finding(finding: Finding) -> None:
     click.echo(f"{click.style(f'{finding.verdict:<8}', fg=COLOURS[finding.verdict])} {clean(finding.what)}")
     if finding.verdict == "PASS":
         return
-    for line in finding.evidence.splitlines():
+    lines = finding.evidence.splitlines()
+    for line in lines[:LINES] + ([f"... and {len(lines) - LINES} more"] if len(lines) > LINES else []):
         click.echo(f"    {clean(line)}")
     if finding.remedy:
         click.echo(f"    -> {clean(finding.remedy)}")

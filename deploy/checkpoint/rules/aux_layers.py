@@ -20,7 +20,7 @@ KEY = "eagle_aux_hidden_state_layer_ids"
 
 
 def findings(case: Case) -> Iterator[Finding]:
-    """Are the ids read at all, do such layers exist, are they as many as `fc` fuses, and counted as they were trained?"""
+    """Are the ids read, do such layers exist, are they as many as `fc` fuses, and counted as they were trained?"""
     if not is_eagle3(case.config) or "speculators_model_type" in case.config:
         return
     if mapping(case.config, "eagle_config").get("use_aux_hidden_state") is False:
@@ -37,7 +37,8 @@ def findings(case: Case) -> Iterator[Finding]:
     yield from _count(case, ids)
     yield from _not_read(case, layers)
     if layers and ids:
-        yield from (_counted_for_sglang if case.serving.engine == "vllm" else _counted_for_others)(case, ids, layers)
+        on_vllm = case.serving.engine == "vllm"
+        yield from _counted_for_sglang(ids, layers) if on_vllm else _counted_for_others(case, ids, layers)
 
 
 def _ids(case: Case) -> list[Any]:
@@ -84,7 +85,7 @@ def _count(case: Case, ids: list[Any]) -> Iterator[Finding]:
 
 
 def _not_read(case: Case, layers: int | None) -> Iterator[Finding]:
-    """Ids at the top level steer nothing in SGLang: its default is taken, in silence (issue sgl-project/sglang#21274)."""
+    """Ids at the top level steer nothing in SGLang: its default is taken in silence (sgl-project/sglang#21274)."""
     top = top_aux_ids(case.config)
     if case.serving.engine != "sglang" or not top or aux_ids(case.config):
         return
@@ -95,10 +96,10 @@ def _not_read(case: Case, layers: int | None) -> Iterator[Finding]:
         yield warn(what, f"{KEY}: {top}; the default captures {default or '[2, n // 2, n - 3]'}", remedy)
 
 
-def _counted_for_sglang(case: Case, ids: list[Any], layers: int) -> Iterator[Finding]:
+def _counted_for_sglang(ids: list[Any], layers: int) -> Iterator[Finding]:
     """What tells that SGLang's count is meant: the embeddings for a layer, or SGLang's own default written out."""
     if 0 in ids or ids == [1, layers // 2 - 1, layers - 4]:
-        what = f"aux layers {ids} look like SGLang's count, which is one lower: acceptance would suffer"
+        what = f"aux layers {ids} look like SGLang's count, which is one lower than vLLM's: acceptance would suffer"
         remedy = f"if the draft was trained for SGLang, write {[number + 1 for number in ids]}"
         yield warn(what, f"eagle_config.{KEY}: {ids}", remedy)
 

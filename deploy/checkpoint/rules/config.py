@@ -60,7 +60,7 @@ def _class(case: Case) -> Iterator[Finding]:
 
 
 def _model_type(case: Case) -> Iterator[Finding]:
-    """transformers finds the config's class by model_type ("Unrecognized model in", models/auto/configuration_auto.py);
+    """Transformers finds the config's class by model_type ("Unrecognized model in", models/auto/configuration_auto.py);
     SGLang registers kimi_k2 since 0.5.12 (srt/utils/hf_transformers/common.py; issue sgl-project/sglang#25673).
     """
     kind = case.config.get("model_type")
@@ -119,7 +119,7 @@ def _tied(case: Case) -> Iterator[Finding]:
 
 
 def _rope(case: Case) -> Iterator[Finding]:
-    """transformers 5 writes rope_parameters; 4.57, which SGLang has up to 0.5.9, knows rope_theta and rope_scaling
+    """Transformers 5 writes rope_parameters; 4.57, which SGLang has up to 0.5.9, knows rope_theta and rope_scaling
     alone, and takes 10000 for what it does not find (srt/models/llama.py:251, 0.5.8; :322, 0.5.23).
     """
     nested = mapping(case.config, "rope_parameters")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from deploy.checkpoint.config import number
 from deploy.checkpoint.rules import Case, fail, unknown
-from deploy.findings import Finding
+from deploy.findings import Finding, Outcome
 
 REMEDY = "mend hidden_size, target_hidden_size, draft_vocab_size, the heads or the aux layers in config.json"
 
@@ -46,5 +46,5 @@ def _fit(case: Case) -> Iterator[Finding]:
         if ours is None or theirs is None or ours == theirs:
             continue
         what = f"the draft was made for a target of {key} {ours}, this one has {theirs}"
-        outcome = "will not start" if key == "hidden_size" else "will serve at accept length 1.00"
+        outcome: Outcome = "will not start" if key == "hidden_size" else "will serve at accept length 1.00"
         yield fail(what, f"draft {ours}, target {theirs}", remedy, outcome)

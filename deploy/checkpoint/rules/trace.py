@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from deploy.checkpoint import loaders, versions
 from deploy.checkpoint.config import is_eagle3
-from deploy.checkpoint.rules import Case, fail, unknown, warn
+from deploy.checkpoint.rules import Case, config, fail, unknown, warn
 from deploy.checkpoint.trace import Trace, trace
 from deploy.findings import Finding
 
@@ -36,9 +36,7 @@ def findings(case: Case) -> Iterator[Finding]:
         yield from _untraced(case)
         return
     if landed.error:
-        remedy = next(remedy for words, remedy in STOPS if words in landed.error)
-        keys = "config.json: " + ", ".join(sorted(map(str, case.config)))
-        yield fail(f"{case.server} stops at this config: {landed.error}", keys, remedy, "will not start")
+        yield from _stopped(case, landed.error)
         return
     refused = [landing for landing in landed.landings if landing.how == "refused" and landing.parameter is None]
     if refused:
@@ -48,10 +46,21 @@ def findings(case: Case) -> Iterator[Finding]:
     yield from _lost(case, landed)
 
 
+def _stopped(case: Case, error: str) -> Iterator[Finding]:
+    """What the constructor raises, unless the rule `config` has said the same in better words."""
+    if any(finding.outcome == "will not start" for finding in config.findings(case)):
+        return
+    first, _, rest = error.partition("\n")
+    remedy = next(remedy for words, remedy in STOPS if words in error)
+    keys = "config.json: " + ", ".join(sorted(map(str, case.config)))
+    evidence = "\n".join(part for part in (rest.strip()[-600:], keys) if part)
+    yield fail(f"{case.server} stops at this config: {first}", evidence, remedy, "will not start")
+
+
 def _untraced(case: Case) -> Iterator[Finding]:
     """No table for this class, or packed tensors: nothing is said of them."""
     known = loaders.of(case.serving.engine, case.architecture)
-    if case.serving.engine == "sglang" and (known and case.loader is None or "speculators_model_type" in case.config):
+    if case.serving.engine == "sglang" and ((known and case.loader is None) or "speculators_model_type" in case.config):
         return  # told by the rule `config`
     what = f"a draft of class {case.architecture or 'without a name'}"
     if "speculators_model_type" in case.config:
@@ -91,7 +100,7 @@ def _lost(case: Case, landed: Trace) -> Iterator[Finding]:
 
 
 def _head(case: Case, landed: Trace) -> Iterator[Finding]:
-    """vLLM takes the target's head for a missing one, which says other tokens where the draft has a vocabulary of its
+    """VLLM takes the target's head for a missing one, which says other tokens where the draft has a vocabulary of its
     own (v1/spec_decode/llm_base_proposer.py, 0.32.0).
     """
     rows, vocabulary = case.number("draft_vocab_size"), case.number("vocab_size")
