@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from deploy import host, releases
 from deploy.checkpoint import facts as files
@@ -25,11 +27,18 @@ def split(path: str, inventory: Inventory) -> tuple[str, str]:
     return (name, rest) if is_host else ("", path)
 
 
-def facts(path: str, remote: Remote | None = None) -> Facts:
-    """What the files of a checkpoint say, here or on a host. ConfigError where there is nothing."""
+def facts(path: str, remote: Remote | None = None, **ask: Any) -> Facts:
+    """What the files of a checkpoint say, here or on a host; `ask` as in `checkpoint.facts.read`.
+
+    ConfigError where there is nothing.
+    """
     if remote is None:
-        return files.read(Path(path))
-    return files.from_json(remote.python(host.source("checkpoint"), path))
+        return files.read(Path(path), **ask)
+    seconds = releases.READ_BACK if ask.get("deep") else 60.0
+    answer = remote.python(host.source("checkpoint"), path, json.dumps(ask), timeout=seconds)
+    if "error" in answer:
+        answer["error"] = f"{remote.host.name}: {answer['error']}"
+    return files.from_json(answer)
 
 
 @contextmanager

@@ -1,80 +1,89 @@
 """Say what the files of a checkpoint hold, without reading the weights; JSON on stdout.
 
-Runs on a host as `python3 -I -c SOURCE PATH`, standard library only, Python 3.8 and later; the same function reads a
-checkpoint here. PATH is a folder, one .safetensors file with its config beside it, or a .gguf with its other parts.
-{"path", "format", "files": {name: [size, data_start, tensors, metadata]}, "tensors": {name: [dtype, shape, start, end,
-file]}, "config", "index", "problems": [[what, file, at, outcome]], "d2t", "t2d"}; or {"error", "evidence", "remedy"}
-where there is no checkpoint. `tensors` are those of the files that a server reads: with an index, of the files that it
-names (filter_duplicate_safetensors_files in SGLang's and vLLM's model_loader/weight_utils.py).
+Runs on a host as `python3 -I -c SOURCE PATH [ASK]`, standard library only, Python 3.8 and later; the same function
+reads a checkpoint here. PATH is a folder, one .safetensors file with its config beside it, or a .gguf with its other
+parts. {"path", "format", "files": {name: [size, data_start, tensors, metadata]}, "tensors": {file: {name: [dtype,
+shape, start, end]}}, "config", "index", "problems": [[what, file, at, outcome]], "d2t", "t2d", "values", "unseen",
+"digests"}; or {"error", "evidence", "remedy"} where there is no checkpoint. `tensors` are those of the files that a
+server reads.
+
+ASK is JSON: {"values": true} looks at a sample of the weights, for at most SECONDS of them, and says how many tensors
+were left; with {"deep": true} at all of them. {"digests": [names]} gives sums of these tensors' samples, or of all
+their bytes.
 """
 
 from __future__ import annotations
 
 import gc
 import json
-import os
-import re
-import stat
+import math
 import sys
+import time
 from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from deploy.host.folder import INDEX, PICKLES, NoCheckpoint, beside, files, read_json, served, some
+from deploy.host.gguf import Gguf, GgufError
 from deploy.host.header import Header, HeaderError, load, look
+from deploy.host.values import digests, statistics
 
-INDEX = "model.safetensors.index.json"
-PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 INTEGERS = {"I64": "q", "I32": "i", "I16": "h", "I8": "b", "U64": "Q", "U32": "I", "U16": "H", "U8": "B", "BOOL": "B"}
-SMALL = 64 << 20  # bytes: a vocabulary map of eight million tokens, an index of half a million tensors
-
-
-class NoCheckpoint(Exception):
-    """There is nothing to be read: what, evidence, remedy."""
+SMALL = 64 << 20  # bytes: a vocabulary map of eight million tokens
+SECONDS = 0.3  # for a look at the values, unless all are asked for
 
 
 def main() -> None:
-    print(json.dumps(describe(sys.argv[1])))
+    print(json.dumps(describe(sys.argv[1], **json.loads(sys.argv[2] if len(sys.argv) > 2 else "{}"))))
 
 
-def describe(path: str) -> dict[str, Any]:
-    """The whole answer for one path."""
-    collecting = gc.isenabled()
-    gc.disable()  # of a hundred thousand headers' entries nothing is garbage
+def describe(path: str, **ask: Any) -> dict[str, Any]:
+    """The whole answer for one path; `ask` as in ASK."""
     try:
-        return _described(Path(path).expanduser().absolute())
+        with uncollected():
+            return _described(Path(path).expanduser().absolute(), ask)
     except NoCheckpoint as error:
         what, evidence, remedy = error.args
         return {"error": what, "evidence": evidence, "remedy": remedy}
     except (OSError, ValueError, RuntimeError) as error:  # a null byte in the path; ~ of a user who is not there
         return {"error": f"cannot read {path}", "evidence": str(error), "remedy": "look at its permissions"}
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without the garbage collector: of two hundred thousand tensors' lines nothing is garbage, and it would look at
+    them again and again.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         if collecting:
             gc.enable()
 
 
-def _described(path: Path) -> dict[str, Any]:
-    root, names = _files(path)
+def _described(path: Path, ask: dict[str, Any]) -> dict[str, Any]:
+    root, names = files(path)
     found = Found(root)
     shards = [name for name in names if name.endswith(".safetensors")]
-    if not shards and any(name.endswith(".gguf") for name in names):
-        return {"path": str(path), "format": "gguf", "problems": found.problems}
-    config = found.json("config.json")
-    if INDEX in names:
-        found.read_index(shards)
-    for name in shards:
-        found.read(name)
-    if not shards:
-        found.problem("there is no .safetensors file in it", "", None, "will not start")
-    return {
-        "path": str(path),
-        "format": "safetensors" if shards else "pickle" if any(n.endswith(PICKLES) for n in names) else "none",
-        "files": found.files,
-        "tensors": found.tensors,
-        "config": config,
-        "index": found.index,
-        "problems": found.problems,
-        **found.maps,
-    }
+    parts = [name for name in names if name.endswith(".gguf")]
+    kind = "safetensors" if shards else "gguf" if parts else "none"
+    if kind == "gguf":
+        for name in parts:
+            found.read_gguf(name)
+    else:
+        kind = "pickle" if kind == "none" and any(name.endswith(PICKLES) for name in names) else kind
+        found.read_folder(names, shards, kind)
+    answer: dict[str, Any] = {"path": str(path), "format": kind, "files": found.files, "tensors": found.tensors}
+    answer.update(config=found.config, index=found.index, problems=found.problems, **found.maps)
+    if ask.get("values"):
+        answer.update(found.values(deep=bool(ask.get("deep"))))
+    if ask.get("digests"):
+        answer["digests"] = found.digests(set(ask["digests"]), deep=bool(ask.get("deep")))
+    return answer
 
 
 class Found:
@@ -82,8 +91,9 @@ class Found:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.config: dict[str, Any] = {}
         self.files: dict[str, list[Any]] = {}
-        self.tensors: dict[str, list[Any]] = {}
+        self.tensors: dict[str, dict[str, Any]] = {}
         self.problems: list[list[Any]] = []
         self.index: dict[str, str] | None = None
         self.maps: dict[str, list[int] | None] = {"d2t": None, "t2d": None}
@@ -93,56 +103,119 @@ class Found:
 
     def json(self, name: str) -> dict[str, Any]:
         """An object from a small file; an empty one where there is none, which is a problem."""
-        try:
-            text = (self.root / name).read_bytes()
-            found = json.loads(text.decode("utf-8"))
-        except json.JSONDecodeError as error:
-            at = len(error.doc[: error.pos].encode())
-            self.problem(f"is not JSON: {error}", name, at, "will not start")
-        except UnicodeDecodeError as error:
-            self.problem(f"is not JSON: {error}", name, error.start, "will not start")
-        except FileNotFoundError:
-            self.problem("is missing", name, None, "will not start")
-        except (OSError, ValueError, RecursionError) as error:
-            self.problem(f"cannot be read: {error}", name, None, "will not start")
-        else:
-            if isinstance(found, dict):
-                return found
-            self.problem("is not a JSON object", name, 0, "will not start")
-        return {}
+        found, wrong = read_json(self.root, name)
+        self.problems += [wrong] if wrong else []
+        return found
 
-    def read_index(self, shards: list[str]) -> None:
+    def read_folder(self, names: list[str], shards: list[str], kind: str) -> None:
+        """Config, index, and every shard."""
+        self.config = self.json("config.json")
+        if kind == "pickle":
+            self.problem("the weights are pickles, which run code when they are opened: nothing is read of them",
+                         next(name for name in names if name.endswith(PICKLES)), None, "could not tell")  # fmt: skip
+        elif kind == "none":
+            self.problem("there is no .safetensors file in it", "", None, "will not start")
+        if INDEX in names:
+            self._read_index(set(shards))
+        read = served(shards, set((self.index or {}).values()))
+        self.problems += beside(names, shards, read)
+        for name in shards:
+            self._read(name, meant=name in read)
+        self._compare()
+
+    def read_gguf(self, name: str) -> None:
+        """One part of a .gguf; metadata stand for the config."""
+        try:
+            gguf = Gguf(str(self.root / name))
+        except GgufError as error:
+            self.files[name] = [(self.root / name).stat().st_size, 0, 0, {}]
+            return self.problem(error.what, name, error.at, "corrupt")
+        except OSError as error:
+            return self.problem(f"cannot be read: {error.strerror}", name, None, "will not start")
+        for what, at in gguf.faults:
+            self.problem(what, name, at, "corrupt")
+        self.files[name] = [gguf.size, gguf.data_start, len(gguf.tensors), {}]
+        self.tensors[name] = gguf.tensors
+        self.config = {**gguf.metadata, **self.config}
+        return None
+
+    def values(self, *, deep: bool) -> dict[str, Any]:
+        """Statistics of the values, file by file, and how many tensors there was no time for."""
+        until = math.inf if deep else time.monotonic() + SECONDS
+        found: dict[str, Any] = {}
+        for name, tensors in self.tensors.items():
+            whole = {tensor: line for tensor, line in tensors.items() if self._holds(name, line)}
+            found.update(statistics(str(self.root / name), self.files[name][1], whole, until, deep=deep))
+        return {"values": found, "unseen": sum(map(len, self.tensors.values())) - len(found)}
+
+    def digests(self, wanted: set[str], *, deep: bool) -> dict[str, str]:
+        """Sums of tensors' bytes, to find the same ones under another name."""
+        found: dict[str, str] = {}
+        for name, tensors in self.tensors.items():
+            these = {tensor: line for tensor, line in tensors.items() if tensor in wanted and self._holds(name, line)}
+            if these:
+                found.update(digests(str(self.root / name), self.files[name][1], these, deep=deep))
+        return found
+
+    def _holds(self, name: str, line: Any) -> bool:
+        return bool(self.files[name][1] + line[3] <= self.files[name][0])
+
+    def _read_index(self, shards: set[str]) -> None:
         """The index, as far as it maps names to files."""
         wanted = self.json(INDEX).get("weight_map")
-        wanted = wanted if isinstance(wanted, dict) else {}
-        self.index = {name: file for name, file in wanted.items() if isinstance(file, str)}
-        for name in sorted(set(self.index.values()) - set(shards)):
+        if not isinstance(wanted, dict) or not set(map(type, wanted.values())) <= {str}:
+            if not self.problems or self.problems[-1][1] != INDEX:
+                self.problem("has no weight_map from names to files", INDEX, 0, "will not start")
+            wanted = {}
+        self.index = wanted
+        for name in sorted(set(wanted.values()) - shards):
             self.problem("is named by the index, missing", name, None, "will not start")
 
-    def read(self, name: str) -> None:
+    def _read(self, name: str, *, meant: bool) -> None:
         """One file of weights; what is wrong with it is a problem, and what else it says is kept."""
         path = self.root / name
         try:
             header, faults = look(path)
         except HeaderError as error:
             self.files[name] = [path.stat().st_size, 0, 0, {}]
-            return self.problem(error.what, name, error.at, "corrupt")
+            lost = "will not start" if "git-lfs" in error.what else "corrupt"
+            return self.problem(error.what, name, error.at, lost if meant else "")
         except OSError as error:
-            return self.problem(f"cannot be read: {error.strerror}", name, None, "will not start")
+            return self.problem(f"cannot be read: {error.strerror}", name, None, "will not start" if meant else "")
         for fault in faults:
-            self.problem(fault.what, name, fault.at, "corrupt")
+            self.problem(fault.what, name, fault.at, "corrupt" if meant else "")
         self.files[name] = [header.size, header.data_start, len(header.tensors), header.metadata]
-        if self.index and name not in self.index.values():
+        if not meant:
             return None
-        for tensor, line in header.tensors.items():
-            self.tensors[tensor] = [*line, name]
-            key = "d2t" if "d2t" in tensor else "t2d" if "t2d" in tensor else ""
-            if key:
-                numbers = _integers(path, header, tensor)
-                # of 160 thousand flags those that are set are asked for
-                spoken = key == "t2d" and numbers is not None
-                self.maps[key] = [i for i, known in enumerate(numbers) if known] if spoken and numbers else numbers
+        self.tensors[name] = header.tensors
+        for tensor in [tensor for tensor in header.tensors if "d2t" in tensor or "t2d" in tensor]:
+            numbers = _integers(path, header, tensor)
+            if "d2t" in tensor:
+                self.maps["d2t"] = numbers
+            else:  # of 160 thousand flags those that are set are asked for
+                self.maps["t2d"] = None if numbers is None else [i for i, known in enumerate(numbers) if known]
         return None
+
+    def _compare(self) -> None:
+        """Names that are in two files, and what the index says against what is there. The server goes by the files."""
+        count = sum(map(len, self.tensors.values()))
+        there = set().union(*self.tensors.values())
+        if count > len(there):
+            seen: dict[str, str] = {}
+            twice = [(name, seen[name], file) for file, tensors in self.tensors.items() for name in tensors
+                     if seen.setdefault(name, file) != file]  # fmt: skip
+            what = f"has {twice[0][0][:200]!r}, which {twice[0][1]} has too ({len(twice)} such): which one is served?"
+            self.problem(what, twice[0][2], None, "could not tell")
+        if self.index is None:
+            return
+        lost = [name for name in self.index if name not in there and self.index[name] in self.tensors]
+        if lost:
+            what = f"does not have {some(lost)}, which the index says it has, nor has any other file"
+            self.problem(what, self.index[lost[0]], None, "corrupt")
+        for file, tensors in self.tensors.items():
+            strange = [name for name in tensors if self.index.get(name) != file]
+            if strange:
+                self.problem(f"has {some(strange)}, of which the index does not say so", file, None, "")
 
 
 def _integers(path: Path, header: Header, name: str) -> list[int] | None:
@@ -153,52 +226,6 @@ def _integers(path: Path, header: Header, name: str) -> list[int] | None:
         return None
     content = load(path, header, name)
     return array(code, content).tolist() if len(content) == length else None
-
-
-def _files(path: Path) -> tuple[Path, list[str]]:
-    """The folder, and the names of the files in it that are meant; by the rules of deploy/checkpoint/manifest.py."""
-    if path.is_dir():
-        names = sorted(entry.name for entry in os.scandir(path) if _is_file(entry))
-        if not names:
-            raise NoCheckpoint(f"{path} is empty", "", "name the folder that holds config.json and the weights")
-        return path, names
-    if not path.is_file():
-        what = "is not a file or a folder" if path.exists() else "does not exist"
-        raise NoCheckpoint(f"{path} {what}", "", "")
-    if path.suffix in PICKLES:
-        what = f"{path} is a pickle, which runs code when it is opened"
-        raise NoCheckpoint(what, "", "save it as .safetensors")
-    if path.suffix == ".gguf":
-        return path.parent, _parts(path)
-    if path.suffix != ".safetensors":
-        raise NoCheckpoint(f"{path} is not a checkpoint", "", "name a folder, a .safetensors or a .gguf file")
-    if re.search(r"-\d+-of-\d+\.safetensors$", path.name):
-        raise NoCheckpoint(f"{path} is one shard of several", "", f"name the folder: {path.parent}")
-    if not (path.parent / "config.json").is_file():
-        raise NoCheckpoint(f"there is no config.json beside {path}", "", "put the draft's config.json there")
-    return path.parent, [path.name]
-
-
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Regular files that are not hidden; a link without a target is one, and says so when it is read."""
-    if entry.name.startswith("."):
-        return False
-    try:
-        return stat.S_ISREG(entry.stat().st_mode)
-    except OSError:
-        return True
-
-
-def _parts(path: Path) -> list[str]:
-    """A `.gguf` alone, or all parts of it where it was split: the server opens the others by itself."""
-    split = re.fullmatch(r"(.*)-\d{5}-of-(\d{5})\.gguf", path.name, re.DOTALL)
-    if not split:
-        return [path.name]
-    names = [f"{split[1]}-{number:05}-of-{split[2]}.gguf" for number in range(1, int(split[2]) + 1)]
-    missing = [name for name in names if not (path.parent / name).is_file()]
-    if missing:
-        raise NoCheckpoint(f"{path} is one of {len(names)} parts, and some are missing", ", ".join(missing[:5]), "")
-    return names
 
 
 if __name__ == "__main__":

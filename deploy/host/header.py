@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
+import re
 import stat
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +34,14 @@ BITS = {
     **dict.fromkeys(["U32", "I32", "F32"], 32),
     **dict.fromkeys(["U64", "I64", "F64", "C64"], 64),
 }
+
+# As safetensors' own serializer writes it: no spaces, in this order of keys, in the order of the bytes.
+FIRST = re.compile(r'\{(?:"__metadata__":(\{(?:"[^"\\]*":"[^"\\]*",?)*\}),)?')
+ENTRY = re.compile(
+    r'"([^"\\\x00-\x1f]+)":\{("dtype":"[A-Z0-9_]+","shape":\[[0-9,]{0,200}\])'
+    r',"data_offsets":\[(0|[1-9][0-9]{0,17}),(0|[1-9][0-9]{0,17})\]\}(?:,|\}\Z)'
+)
+AROUND = len('"":{,"data_offsets":[,]},')  # characters of an entry beside its four groups
 
 
 class HeaderError(ValueError):
@@ -79,6 +89,9 @@ def look(path: str | os.PathLike[str]) -> tuple[Header, list[HeaderError]]:
     with _opened(path) as file:
         size = os.fstat(file).st_size
         text = _text(path, file, size)
+    usual = _usual(text, size - 8 - len(text))
+    if usual:
+        return Header(*usual, 8 + len(text), size), []
     fields = _parse(path, text)
     faults: list[HeaderError] = []
     metadata = fields.pop("__metadata__", {})
@@ -87,17 +100,16 @@ def look(path: str | os.PathLike[str]) -> tuple[Header, list[HeaderError]]:
         metadata = {}
     tensors: dict[str, Tensor] = {}
     for name, entry in fields.items():
-        try:
-            tensors[name] = _tensor(entry)
-        except ValueError as error:
-            faults.append(HeaderError(path, f"{name[:200]!r} {error}", _place(text, name)))
-            if len(faults) >= TOLD:
-                break
+        wrong = _misfit(entry)
+        if not wrong:
+            tensors[name] = Tensor(entry["dtype"], tuple(entry["shape"]), *entry["data_offsets"])
+        elif len(faults) < TOLD:
+            faults.append(HeaderError(path, f"{name[:200]!r} {wrong}", _place(text, name)))
     ordered = dict(sorted(tensors.items(), key=lambda item: item[1][2:]))
     header = Header(ordered, metadata, 8 + len(text), size)
     if not faults:  # what a spoilt entry lacks would show as a hole
-        faults = [HeaderError(path, what, at) for what, at in _uncovered(header)]
-    return header, faults[:TOLD]
+        faults = [HeaderError(path, what, at) for what, at in islice(_uncovered(header), TOLD)]
+    return header, faults
 
 
 def load(path: str | os.PathLike[str], header: Header, name: str) -> bytes:
@@ -161,44 +173,67 @@ def _text(path: str | os.PathLike[str], file: int, size: int) -> bytes:
     return text
 
 
+def _usual(text: bytes, data: int) -> tuple[dict[str, Tensor], dict[str, str]] | None:
+    """A header as safetensors itself writes it, without a fault, in a third of the time that JSON and its hooks take.
+
+    None where it is not one: then somebody looks closer. Two hundred thousand tensors are read within 0.4 s.
+    """
+    try:
+        found = text.decode("utf-8").rstrip(" ")
+        first = FIRST.match(found)
+        if not first:
+            return None
+        metadata = json.loads(first[1] or "{}")
+        lines = ENTRY.findall(found, first.end())
+        at, length, tensors = 0, first.end(), {}
+        kinds: dict[str, tuple[str, tuple[int, ...], int]] = {}
+        for name, kind, start, end in lines:
+            begin, stop = int(start), int(end)
+            dtype, shape, size = kinds.get(kind) or kinds.setdefault(kind, _kind(kind))
+            if begin != at or stop - begin != size:
+                return None
+            at, length = stop, length + len(name) + len(kind) + len(start) + len(end) + AROUND
+            tensors[name] = Tensor(dtype, shape, begin, stop)
+    except (ValueError, KeyError):
+        return None
+    # Nothing stands between the entries, none of them came twice, and no byte of the data is left over.
+    tiled = bool(lines) and length == len(found) and found.endswith("}") and at == data
+    unique = len(tensors) == len(lines) and (first[1] or "").count('"') == 4 * len(metadata)
+    return (tensors, metadata) if tiled and unique and "__metadata__" not in tensors else None
+
+
+def _kind(text: str) -> tuple[str, tuple[int, ...], int]:
+    """(dtype, shape, bytes) of `"dtype":"F32","shape":[2,3]`; -1 where these are no whole bytes."""
+    entry = json.loads("{" + text + "}")
+    bits = BITS[entry["dtype"]] * math.prod(entry["shape"])
+    return entry["dtype"], tuple(entry["shape"]), -1 if bits % 8 else bits // 8
+
+
 def _parse(path: str | os.PathLike[str], text: bytes) -> dict[str, Any]:
+    """Any header's fields."""
     if not text.startswith(b"{"):
         raise HeaderError(path, f"has a header of {len(text)} bytes that is not a JSON object: {text[:20]!r}", 8)
     entries, tokens = text.count(b'"data_offsets"'), sum(map(text.count, (b'"', b"{", b"[")))
     if tokens > 13 * entries + STRAY:
         raise HeaderError(path, f"has a header of {tokens} strings, lists and objects for {entries} tensors", 8)
-    not_json = f"has a header of {len(text)} bytes that is not JSON"
+    at = 8
     try:
-        return _parse_fast(text) or _parse_slowly(path, text)
+        return _fields(path, text)
     except HeaderError:
         raise
     except RecursionError:
-        raise HeaderError(path, f"has a header of {len(text)} bytes, nested too deeply", 8) from None
-    except json.JSONDecodeError as error:
-        raise HeaderError(path, f"{not_json}: {error}", 8 + len(error.doc[: error.pos].encode())) from None
-    except UnicodeDecodeError as error:
-        raise HeaderError(path, f"{not_json}: {error}", 8 + error.start) from None
+        raise HeaderError(path, f"has a header of {len(text)} bytes, nested too deeply", at) from None
     except ValueError as error:
-        raise HeaderError(path, f"{not_json}: {error}", 8) from None
+        if isinstance(error, json.JSONDecodeError):
+            at += len(error.doc[: error.pos].encode())
+        if isinstance(error, UnicodeDecodeError):
+            at += error.start
+        raise HeaderError(path, f"has a header of {len(text)} bytes that is not JSON: {error}", at) from None
 
 
-def _parse_fast(text: bytes) -> dict[str, Any]:
-    """The header's fields; nothing where somebody must look closer, which takes three times as long.
+def _fields(path: str | os.PathLike[str], text: bytes) -> dict[str, Any]:
+    """By hooks that look at every name and number."""
 
-    Without escapes each string has two quotes, and a name that came twice has left some over.
-    """
-    # Python takes seconds for an integer of a million digits, unless it refuses them (since 3.11)
-    if b"\\" not in text and getattr(sys, "get_int_max_str_digits", int)():
-        with contextlib.suppress(ValueError, RecursionError):
-            fields: dict[str, Any] = json.loads(text.decode("utf-8"))
-            metadata = fields.get("__metadata__")
-            strings = 1 + 2 * len(metadata) if isinstance(metadata, dict) else 0
-            if text.count(b'"') == 2 * strings + 10 * (len(fields) - bool(strings)):
-                return fields
-    return {}
-
-
-def _parse_slowly(path: str | os.PathLike[str], text: bytes) -> dict[str, Any]:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, value in pairs:
@@ -208,8 +243,8 @@ def _parse_slowly(path: str | os.PathLike[str], text: bytes) -> dict[str, Any]:
         return found
 
     def integer(digits: str) -> int:
-        if len(digits) > 20:  # no offset has more
-            at = 8 + max(text.find(digits.encode()), 0)
+        if len(digits) > 20:  # no offset has more; Python takes seconds for a million of them
+            at = 8 + text.find(digits.encode())
             raise HeaderError(path, f"holds a number of {len(digits)} digits: {digits[:20]}...", at)
         return int(digits)
 
@@ -228,23 +263,8 @@ def _place(text: bytes, name: str, *, again: bool = False) -> int:
     return 8
 
 
-def _tensor(entry: Any) -> Tensor:
-    try:
-        dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
-        needed = BITS[dtype]
-        fits = len(entry) == 3 and type(shape) is list and type(start) is type(end) is int and 0 <= start <= end
-        for length in shape:
-            fits = fits and type(length) is int and length >= 0
-            needed = min(needed * length, 1 << 80)  # a product of a million sizes must not grow without end
-    except (TypeError, ValueError, KeyError):
-        fits = False
-    if not fits or needed != (end - start) * 8:
-        raise ValueError(_misfit(entry))
-    return Tensor(dtype, tuple(shape), start, end)
-
-
 def _misfit(entry: Any) -> str:
-    """What is wrong with a tensor's entry."""
+    """What is wrong with a tensor's entry; nothing where it fits."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         return f"is not an object of dtype, shape and data_offsets: {_said(entry)}"
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
@@ -256,7 +276,9 @@ def _misfit(entry: Any) -> str:
         return f"has bad offsets: {_said(offsets)}"
     bits = BITS[dtype]
     for length in shape:
-        bits = min(bits * length, 1 << 80)
+        bits = min(bits * length, 1 << 80)  # a product of a million sizes must not grow without end
+    if bits == (offsets[1] - offsets[0]) * 8:
+        return ""
     return f"has {offsets[1] - offsets[0]} bytes ({offsets}), but {dtype} {_said(shape)} wants {bits / 8:.10g}"
 
 
