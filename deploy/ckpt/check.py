@@ -26,7 +26,7 @@ from deploy.options import Options
 
 COLOURS = {"PASS": "green", "WARN": "yellow", "FAIL": "red", "UNKNOWN": "magenta"}
 WORDS = {"vocabulary map": "MAP", "ignored": "IGNORED", "dropped": "DROPPED", "refused": "REFUSED"}
-SHOWN, LINES = 400, 20  # rows of the trace, and of a finding's evidence, as text
+SHOWN, LINES = 400, 8  # rows of the trace, and of a finding's evidence, as text
 
 
 @dataclass(frozen=True)

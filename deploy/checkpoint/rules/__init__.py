@@ -95,9 +95,13 @@ class Case:
     @cached_property
     def trace(self) -> Trace | None:
         """What the engine itself said, else what our table says; None where neither can be had."""
-        if self.exact is not None or self.loader is None or self.config.get("quantization_config"):
-            return self.exact
-        return traced(self.loader, self.draft.tensors, self.config)
+        return self.table if self.exact is None else self.exact
+
+    @cached_property
+    def table(self) -> Trace | None:
+        """What our table says, where there is a row for this class and nothing is packed or converted before."""
+        apart = self.config.get("quantization_config") or "speculators_model_type" in self.config
+        return None if self.loader is None or apart else traced(self.loader, self.draft.tensors, self.config)
 
     def number(self, key: str) -> int | None:
         return configs.number(self.config, key)
@@ -161,9 +165,11 @@ def found(case: Case) -> list[Finding]:
 
 def compared(case: Case) -> list[Finding]:
     """What our table says otherwise than the engine that was asked."""
-    if case.exact is None or case.loader is None or case.config.get("quantization_config"):
+    if case.exact is None or case.table is None or case.loader is None:
         return []
-    lines = differences(traced(case.loader, case.draft.tensors, case.config), case.exact)
+    if any(finding.outcome == "will not start" for finding in _topic("config", case)):
+        return []  # no loader was reached
+    lines = differences(case.table, case.exact)
     what = f"our table says otherwise than {case.server} itself, whose word counts"
     return [warn(what, "\n".join(lines), f"please report it, with this: {case.loader.source}")] if lines else []
 

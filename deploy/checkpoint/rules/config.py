@@ -12,6 +12,7 @@ from deploy.checkpoint.config import Config, is_eagle3, mapping
 from deploy.checkpoint.rules import Case, fail, unknown, warn
 from deploy.findings import Finding
 
+KINDS = {"llama", "mistral", "qwen2", "qwen3", "deepseek_v2", "deepseek_v3", "kimi_k2", "llama4_text", "gpt_oss"}
 THETA = 10000.0  # what transformers and SGLang take for a rope_theta that nobody names
 
 
@@ -24,6 +25,7 @@ def findings(case: Case) -> Iterator[Finding]:
         return
     yield from _class(case)
     yield from _model_type(case)
+    yield from _heads(case)
     yield from _residual(case)
     yield from _ignored(case)
     yield from _tied(case)
@@ -72,6 +74,20 @@ def _model_type(case: Case) -> Iterator[Finding]:
     elif kind == "kimi_k2" and not case.since("0.5.12"):
         what = f"{case.server} does not know the model_type kimi_k2"
         yield fail(what, "model_type: kimi_k2", "write deepseek_v3, or upgrade to 0.5.12 or later", "will not start")
+    elif kind not in KINDS:
+        what = f"model_type {kind} is none of those that drafts have: where transformers does not know it, the start ends"
+        yield warn(what, f"model_type: {kind}", "see that the host's transformers knows it")
+
+
+def _heads(case: Case) -> Iterator[Finding]:
+    """transformers 5, which SGLang has since 0.5.10, refuses heads that do not divide the width
+    (models/llama/configuration_llama.py `validate_architecture`, transformers 5.19).
+    """
+    hidden, heads = case.number("hidden_size"), case.number("num_attention_heads")
+    if case.since("0.5.10") and case.config.get("model_type") == "llama" and hidden and heads and hidden % heads:
+        what = f"the hidden size ({hidden}) is not a multiple of the number of attention heads ({heads})"
+        evidence = f"hidden_size {hidden}, num_attention_heads {heads}"
+        yield fail(what, evidence, "mend the number of heads", "will not start")
 
 
 def _residual(case: Case) -> Iterator[Finding]:

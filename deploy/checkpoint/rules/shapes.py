@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deploy.checkpoint.config import number
+from deploy.checkpoint.config import is_eagle3, number
 from deploy.checkpoint.rules import Case, fail, unknown
 from deploy.findings import Finding, Outcome
 
@@ -35,6 +35,8 @@ def _fit(case: Case) -> Iterator[Finding]:
     """Width and vocabulary are the target's: it feeds its states in, and takes its own token ids out
     (srt/speculative/eagle_worker_v2.py `set_embed`, srt/models/llama_eagle3.py `forward`, 0.5.23).
     """
+    if not case.target_config and not is_eagle3(case.config):
+        return
     if not case.target_config:
         what = "the draft was not compared with its target, whose config is not known"
         yield unknown(what, "", "name a target whose config.json can be read: --target, or model.path of the profile")

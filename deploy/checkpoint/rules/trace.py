@@ -82,7 +82,7 @@ def _lost(case: Case, landed: Trace) -> Iterator[Finding]:
         return
     faint = [name for name in missing if HARMLESS_IF_RANDOM.search(name)]
     missing = [name for name in missing if name not in faint]
-    lines = [f"{name} -> dropped" for name in dropped] + [f"{name} <- nothing: random" for name in missing]
+    lines = [f"{name} -> dropped" for name in dropped] + [_starved(landed, name) for name in missing]
     silence = "with a warning" if case.loader and case.loader.unknown == "warned" else "without a word"
     if dropped and missing:
         what = f"{case.server} drops tensors of the draft {silence}, and parameters stay random"
@@ -97,6 +97,12 @@ def _lost(case: Case, landed: Trace) -> Iterator[Finding]:
         remedy = "say attention_bias: false, if the draft was trained without"
         yield warn(f"{case.server} makes a bias that no tensor fills", "\n".join(faint), remedy)
     yield from _head(case, landed)
+
+
+def _starved(landed: Trace, name: str) -> str:
+    """A parameter that nothing fills, or not all of it."""
+    shards = sorted(landing.shard for landing in landed.landings if landing.parameter == name and landing.shard)
+    return f"{name} <- {f'only {chr(44).join(shards)}, the rest is' if shards else 'nothing:'} random"
 
 
 def _head(case: Case, landed: Trace) -> Iterator[Finding]:
