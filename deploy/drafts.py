@@ -14,10 +14,13 @@ from deploy.checkpoint import facts as files
 from deploy.checkpoint import manifest
 from deploy.checkpoint.facts import Facts
 from deploy.errors import ConfigError
+from deploy.host import outline as outlines
 from deploy.inventory import Inventory
 from deploy.plan import Draft
 from deploy.profile import Profile
 from deploy.remote import Remote
+
+ANSWER = 60.0  # seconds: the headers of a terabyte, from a disk that is cold
 
 
 def split(path: str, inventory: Inventory) -> tuple[str, str]:
@@ -34,11 +37,20 @@ def facts(path: str, remote: Remote | None = None, **ask: Any) -> Facts:
     """
     if remote is None:
         return files.read(Path(path), **ask)
-    seconds = releases.READ_BACK if ask.get("deep") else 60.0
-    answer = remote.python(host.source("checkpoint"), path, json.dumps(ask), timeout=seconds)
-    if "error" in answer:
-        answer["error"] = f"{remote.host.name}: {answer['error']}"
-    return files.from_json(answer)
+    seconds = releases.READ_BACK if ask.get("deep") else ANSWER
+    return files.from_json(_asked(remote, "checkpoint", path, json.dumps(ask), timeout=seconds))
+
+
+def outline(path: str, remote: Remote | None = None) -> dict[str, Any]:
+    """Which tensors a checkpoint has, folded, by `deploy/host/outline.py`. ConfigError where there is nothing."""
+    answer = outlines.outline(path) if remote is None else _asked(remote, "outline", path, timeout=ANSWER)
+    files.found(answer)
+    return answer
+
+
+def _asked(remote: Remote, program: str, *words: str, timeout: float) -> dict[str, Any]:
+    answer: dict[str, Any] = remote.python(host.source(program), *words, timeout=timeout)
+    return {**answer, "error": f"{remote.host.name}: {answer['error']}"} if "error" in answer else answer
 
 
 @contextmanager

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from importlib import resources
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from deploy import project, releases
+from deploy import host, project, releases
 from deploy.checkpoint import manifest
 from deploy.config import guarded
 from deploy.errors import ConfigError, DeployError, TimedOut
@@ -16,6 +18,9 @@ from deploy.profile import Hook
 from deploy.remote import Remote
 from deploy.transport import Transport
 from deploy.transport.local import LocalTransport
+
+# What a hook may import from DEPLOY_LIB, and the program of deploy/host that it is, with all its parts.
+LIBRARY = {"header": "rewrite", "checkpoint": "checkpoint", "remedy": "remedy", "repair": "repair"}
 
 
 def run(point: str, node: Node, remote: Remote) -> str:
@@ -80,13 +85,13 @@ def _run(hook: Hook, point: str, node: Node, remote: Remote) -> str:
 
 def _ended(hook: Hook, point: str, node: Node, remote: Remote) -> str:
     """Run it to its end; what it printed. DeployError for any end but a good one."""
-    program, where = _placed(hook, remote)
-    variables = _environment(hook, point, node, remote, str(Path(program).parent))
-    said = (f"{name}={value}" for name, value in variables.items())
-    # not `env NAME=VALUE program`: a path with = in it would be one more variable
-    argv = ("env", *said, "sh", "-c", 'exec "$@"', "sh", program, *hook.args)
     try:
-        result = where.run(argv, stdin=json.dumps(node.to_json()).encode(), timeout=hook.timeout)
+        with _placed(hook, remote) as (program, where, library):
+            variables = {**_environment(hook, point, node, remote), "DEPLOY_LIB": library}
+            said = (f"{name}={value}" for name, value in variables.items())
+            # not `env NAME=VALUE program`: a path with = in it would be one more variable
+            argv = ("env", *said, "sh", "-c", 'exec "$@"', "sh", program, *hook.args)
+            result = where.run(argv, stdin=json.dumps(node.to_json()).encode(), timeout=hook.timeout)
     except TimedOut as error:
         raise DeployError(
             f"the {point} hook {hook.run} still ran after {hook.timeout:g} s on {_place(hook, remote)}, and was ended",
@@ -115,24 +120,28 @@ def located(hook: Hook) -> Path:
     return path
 
 
-def _placed(hook: Hook, remote: Remote) -> tuple[str, Transport]:
-    """(the program's path where it runs, the transport to there). On a host it is copied into the run's folder."""
+@contextmanager
+def _placed(hook: Hook, remote: Remote) -> Iterator[tuple[str, Transport, str]]:
+    """(the program's path where it runs, the transport to there, the folder of DEPLOY_LIB). On a host all of it is
+    copied into the run's folder.
+    """
     source = located(hook)
+    library = {f"{name}.py": host.source(part) for name, part in LIBRARY.items()}
     if hook.on == "controller":
-        return str(source), LocalTransport()
+        with TemporaryDirectory(prefix="deploy-hook-") as folder:
+            for name, text in library.items():
+                Path(folder, name).write_text(text, encoding="utf-8")
+            yield str(source), LocalTransport(), folder
+        return
     folder = f"{remote.place.folder}/hooks"
     remote.change('umask 077; mkdir -p -- "$1"', folder)
     program = f"{folder}/{source.name}"
     remote.put(program, source.read_bytes(), mode=0o700)
-    remote.put(f"{folder}/header.py", _library().read_bytes())
-    return program, remote.transport
+    remote.write(folder, library)
+    yield program, remote.transport, folder
 
 
-def _library() -> Path:
-    return Path(str(resources.files("deploy.host").joinpath("header.py")))
-
-
-def _environment(hook: Hook, point: str, node: Node, remote: Remote, beside: str) -> dict[str, str]:
+def _environment(hook: Hook, point: str, node: Node, remote: Remote) -> dict[str, str]:
     place, here = remote.place, hook.on == "controller"
     draft = "" if node.draft is None else (node.draft.path if here else f"{place.folder}/draft")
     return {
@@ -143,10 +152,10 @@ def _environment(hook: Hook, point: str, node: Node, remote: Remote, beside: str
         "DEPLOY_ADDRESS": remote.host.address,
         "DEPLOY_POINT": point,
         "DEPLOY_PORT": str(node.port),
+        "DEPLOY_ENGINE": "==".join(filter(None, [node.profile.engine.name, place.engine and place.engine.installed])),
         "DEPLOY_MODEL": node.profile.model.path,
         "DEPLOY_DRAFT": draft,
         "DEPLOY_RELEASES": str(Path.home() / ".cache/deploy/releases") if here else place.releases(node),
-        "DEPLOY_LIB": str(_library().parent) if here else beside,
     }
 
 

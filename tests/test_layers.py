@@ -53,7 +53,7 @@ BORDERS = {
     "xllamacpp": ["host"],
     "yaml": ["config.documents", "commands.profile", "scaffold.yaml"],
     "tenacity": ["transport", "steps"],
-    "click": "cli commands ckpt shells completing deploying checking running telling auditing surveying".split(),
+    "click": "cli ckpt commands shells completing deploying checking running telling auditing surveying".split(),
 }
 
 # What a module of a group may import of deploy, where its layer would allow more.

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from deploy.errors import ConfigError
 from deploy.findings import Outcome
 from deploy.host import checkpoint
+from deploy.host.folder import uncollected
 
 Format = Literal["safetensors", "gguf", "pickle", "none"]
 
@@ -90,14 +91,13 @@ def read(path: Path, **ask: Any) -> Facts:
 
     ConfigError where there is none.
     """
-    with checkpoint.uncollected():
+    with uncollected():
         return from_json(checkpoint.describe(str(path), **ask))
 
 
 def from_json(answer: Mapping[str, Any]) -> Facts:
     """From `deploy/host/checkpoint.py`. ConfigError where there is no checkpoint."""
-    if "error" in answer:
-        raise ConfigError(answer["error"], evidence=answer["evidence"], remedy=answer["remedy"])
+    found(answer)
     t2d = answer["t2d"]
     return Facts(
         answer["path"],
@@ -117,3 +117,9 @@ def from_json(answer: Mapping[str, Any]) -> Facts:
         unseen=answer.get("unseen", 0),
         digests=answer.get("digests", {}),
     )
+
+
+def found(answer: Mapping[str, Any]) -> None:
+    """ConfigError where a program that looked for a checkpoint found none."""
+    if "error" in answer:
+        raise ConfigError(answer["error"], evidence=answer["evidence"], remedy=answer["remedy"])

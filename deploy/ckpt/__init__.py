@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from deploy import drafts, inventory
 from deploy.checkpoint.facts import Facts
@@ -22,9 +23,13 @@ class Where:
     path: str
     remote: Remote | None = None
 
-    def facts(self) -> Facts:
-        """What its files say. ConfigError where there is nothing."""
-        return drafts.facts(self.path, self.remote)
+    def facts(self, **ask: Any) -> Facts:
+        """What its files say; `ask` as in `checkpoint.facts.read`. ConfigError where there is nothing."""
+        return drafts.facts(self.path, self.remote, **ask)
+
+    def outline(self) -> dict[str, Any]:
+        """What tensors it has, folded, by `deploy/host/outline.py`. ConfigError where there is nothing."""
+        return drafts.outline(self.path, self.remote)
 
 
 @contextmanager

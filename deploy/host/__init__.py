@@ -6,17 +6,25 @@ import re
 import sys
 from importlib import resources
 
-PART = re.compile(r"^from deploy\.host\.(\w+) import .*$", re.MULTILINE)
+PART = re.compile(r"^from deploy\.host\.(\w+) import (?:\([^)]*\)|.*)$", re.MULTILINE)
 FUTURE = "from __future__ import annotations\n"
 
 
 def source(name: str) -> str:
     """The text of the host program `name`, to be run there as `python3 -I -c SOURCE args...`.
 
-    What it imports from another module here comes along, in the place of the import.
+    What it imports from other modules here comes along, each once, in the place of its first import.
     """
+    return _whole(name, set())
+
+
+def _whole(name: str, there: set[str]) -> str:
+    def part(found: re.Match[str]) -> str:
+        return "" if found[1] in there else _whole(found[1], there).replace(FUTURE, "")
+
+    there.add(name)
     text = resources.files(__name__).joinpath(f"{name}.py").read_text(encoding="utf-8")
-    return PART.sub(lambda found: source(found[1]).replace(FUTURE, ""), text)
+    return PART.sub(part, text)
 
 
 def python(transport: str) -> tuple[str, ...]:

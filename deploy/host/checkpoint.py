@@ -14,20 +14,18 @@ their bytes.
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import sys
 import time
 from array import array
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from deploy.host.folder import INDEX, PICKLES, NoCheckpoint, beside, files, read_json, served, some
+from deploy.host.folder import INDEX, PICKLES, NoCheckpoint, files, neighbours, read_json, served, some, uncollected
 from deploy.host.gguf import Gguf, GgufError
 from deploy.host.header import Header, HeaderError, load, look
+from deploy.host.journal import BEGUN, RepairError, recover
 from deploy.host.values import digests, statistics
 
 INTEGERS = {"I64": "q", "I32": "i", "I16": "h", "I8": "b", "U64": "Q", "U32": "I", "U16": "H", "U8": "B", "BOOL": "B"}
@@ -51,23 +49,10 @@ def describe(path: str, **ask: Any) -> dict[str, Any]:
         return {"error": f"cannot read {path}", "evidence": str(error), "remedy": "look at its permissions"}
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without the garbage collector: of two hundred thousand tensors' lines nothing is garbage, and it would look at
-    them again and again.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
 def _described(path: Path, ask: dict[str, Any]) -> dict[str, Any]:
     root, names = files(path)
     found = Found(root)
+    found.recover()
     shards = [name for name in names if name.endswith(".safetensors")]
     parts = [name for name in names if name.endswith(".gguf")]
     kind = "safetensors" if shards else "gguf" if parts else "none"
@@ -101,6 +86,13 @@ class Found:
     def problem(self, what: str, file: str, at: int | None, outcome: str) -> None:
         self.problems.append([what, file, at, outcome])
 
+    def recover(self) -> None:
+        """Who opens a checkpoint whose repair broke off takes it back first; it could not be read otherwise."""
+        try:
+            recover(str(self.root))
+        except (RepairError, OSError) as error:
+            self.problem(f"a repair broke off, or is at work: {error}; deploy ckpt fix ends it", BEGUN, None, "corrupt")
+
     def json(self, name: str) -> dict[str, Any]:
         """An object from a small file; an empty one where there is none, which is a problem."""
         found, wrong = read_json(self.root, name)
@@ -118,7 +110,7 @@ class Found:
         if INDEX in names:
             self._read_index(set(shards))
         read = served(shards, set((self.index or {}).values()))
-        self.problems += beside(names, shards, read)
+        self.problems += neighbours(names, shards, read)
         for name in shards:
             self._read(name, meant=name in read)
         self._compare()
@@ -169,7 +161,7 @@ class Found:
             wanted = {}
         self.index = wanted
         for name in sorted(set(wanted.values()) - shards):
-            self.problem("is named by the index, missing", name, None, "will not start")
+            self.problem("is named by the index, missing", name, None, "corrupt")
 
     def _read(self, name: str, *, meant: bool) -> None:
         """One file of weights; what is wrong with it is a problem, and what else it says is kept."""

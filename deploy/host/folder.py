@@ -5,10 +5,13 @@ By the rules of deploy/checkpoint/manifest.py. Standard library, Python 3.8.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,20 @@ LEFTOVER = re.compile(r"training_args|optimizer|scheduler|scaler|rng_state")  # 
 
 class NoCheckpoint(Exception):
     """There is nothing to be read: what, evidence, remedy."""
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without the garbage collector: of two hundred thousand tensors' lines nothing is garbage, and it would look at
+    them again and again.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def files(path: Path) -> tuple[Path, list[str]]:
@@ -59,7 +76,7 @@ def served(shards: list[str], indexed: set[str]) -> list[str]:
 
 def read_json(root: Path, name: str) -> tuple[dict[str, Any], list[Any]]:
     """(the object in a small file, []), or ({}, [what is wrong, the file, the byte where it shows, the outcome])."""
-    at = None
+    at, outcome = None, "corrupt"
     try:
         found = json.loads((root / name).read_bytes().decode("utf-8"))
         if isinstance(found, dict):
@@ -72,15 +89,15 @@ def read_json(root: Path, name: str) -> tuple[dict[str, Any], list[Any]]:
     except UnicodeDecodeError as error:
         what, at = f"is not JSON: {error}", error.start
     except FileNotFoundError:
-        what = "is missing"
+        what, outcome = "is missing", "will not start"
     except OSError as error:
-        what = f"cannot be read: {error.strerror}"
+        what, outcome = f"cannot be read: {error.strerror}", "will not start"
     except (ValueError, RecursionError) as error:
         what, at = f"is not JSON: {error}", 0
-    return {}, [what, name, at, "will not start"]
+    return {}, [what, name, at, outcome]
 
 
-def beside(names: list[str], shards: list[str], read: list[str]) -> list[list[Any]]:
+def neighbours(names: list[str], shards: list[str], read: list[str]) -> list[list[Any]]:
     """Problems of files that lie together: what a server leaves alone, and copies of one thing in two layouts."""
     found: list[list[Any]] = []
     pickles = [name for name in names if name.endswith(PICKLES) and not LEFTOVER.match(name)]

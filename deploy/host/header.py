@@ -1,4 +1,4 @@
-"""Headers of safetensors files: read them with suspicion, and write a file anew under other names.
+"""Headers of safetensors files, read with suspicion.
 
 This file stands alone (standard library, Python 3.8 and later): hooks and host programs carry it to hosts that have
 nothing else. A safetensors file is 8 bytes of header length, a JSON header of that length, and the tensors' bytes
@@ -13,18 +13,14 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 LIMIT = 100_000_000  # bytes of header, as in safetensors itself
 STRAY = 4_000_000  # strings, lists and objects beside those of the tensors; their memory would have no other bound
 TOLD = 20  # faults of one header that are told
-PAGE = 4096  # data that starts at a page can be reflinked into the next file
-ROOM = 64 << 10  # bytes of padding: later renames fit into the header that is there
-BLOCK = 1 << 20
 
 BITS = {
     **dict.fromkeys(["F4"], 4),
@@ -117,32 +113,6 @@ def load(path: str | os.PathLike[str], header: Header, name: str) -> bytes:
     tensor = header.tensors[name]
     with _opened(path) as file:
         return os.pread(file, tensor.end - tensor.start, header.data_start + tensor.start)
-
-
-def rewrite(source: str | os.PathLike[str], target: str | os.PathLike[str], rename: Mapping[str, str]) -> Header:
-    """Write `source` anew as `target` with tensors renamed, and return its header; the bytes never pass through us.
-
-    `target` appears complete and synced, or not at all. Raises HeaderError where two names would become one.
-    """
-    before = read(source)
-    after = _renamed(source, before, rename)
-    text = _encode(after, before.metadata)
-    target = Path(target)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with _opened(source) as old, temporary.open("wb", buffering=0) as new:
-            os.fchmod(new.fileno(), stat.S_IMODE(os.fstat(old).st_mode))
-            new.write(len(text).to_bytes(8, "little") + text)
-            _copy(old, new.fileno(), before.data_start, before.size - before.data_start)
-            os.fsync(new.fileno())
-        written = read(temporary)
-        if (written.tensors, written.metadata) != (after, before.metadata):
-            raise HeaderError(source, "changed while it was copied")
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    _sync_folder(target.parent)
-    return written
 
 
 @contextlib.contextmanager
@@ -308,53 +278,3 @@ def _uncovered(header: Header) -> Iterator[tuple[str, int]]:
         yield f"is truncated: its tensors need {missing}", header.size
     if end < there:
         yield f"has {there - end} bytes after its last tensor, which ends at {end}", begin + end
-
-
-def _renamed(source: str | os.PathLike[str], header: Header, rename: Mapping[str, str]) -> dict[str, Tensor]:
-    unknown = [name for name in rename if name not in header.tensors]
-    if unknown:
-        raise HeaderError(source, f"has no tensor {unknown[0]!r} to rename")
-    came_from: dict[str, str] = {"__metadata__": "the header's own field"}
-    for name in header.tensors:
-        new = rename.get(name, name)
-        if new in came_from:
-            raise HeaderError(source, f"both {came_from[new]!r} and {name!r} would be named {new!r}")
-        came_from[new] = name
-    return {rename.get(name, name): tensor for name, tensor in header.tensors.items()}
-
-
-def _encode(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    fields: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
-    for name, tensor in tensors.items():
-        offsets = [tensor.start, tensor.end]
-        fields[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": offsets}
-    text = json.dumps(fields, separators=(",", ":")).encode()
-    pages = -(-(8 + len(text) + ROOM) // PAGE)
-    return text.ljust(pages * PAGE - 8)
-
-
-def _copy(source: int, target: int, start: int, count: int) -> None:
-    """Copy bytes in the kernel: as a reflink where the file system can; by hand where neither call works."""
-    ways: list[Callable[[int, int], int]] = [
-        lambda at, size: os.copy_file_range(source, target, size, at),
-        lambda at, size: os.sendfile(target, source, at, size),
-        lambda at, size: os.write(target, os.pread(source, min(size, BLOCK), at)),
-    ]
-    end = start + count
-    for way in ways:
-        # File systems differ in how they refuse: EXDEV, EINVAL, ENOSYS, EOPNOTSUPP, 0 bytes. A Python built against
-        # an old glibc has no copy_file_range. The last way says what is wrong.
-        refusals = () if way is ways[-1] else (OSError, AttributeError)
-        with contextlib.suppress(*refusals):
-            while start < end and (copied := way(start, min(end - start, 1 << 30))):
-                start += copied
-    if start < end:
-        raise OSError(f"the data ended {end - start} bytes early")
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -18,8 +18,10 @@ from typing import Any
 
 WHOLE, PIECES, PIECE = 16384, 16, 512  # elements: all of up to so many, else so many pieces of so many
 BLOCK_READ = 8 << 20
-PLAIN = {"F32": "f", "F64": "d", "I64": "q", "I32": "i", "I16": "h", "I8": "b"}
-PLAIN.update({"U64": "Q", "U32": "I", "U16": "H", "U8": "B", "BOOL": "B"})
+PLAIN = {
+    "F32": "f", "F64": "d", "I64": "q", "I32": "i", "I16": "h", "I8": "b",
+    "U64": "Q", "U32": "I", "U16": "H", "U8": "B", "BOOL": "B",
+}  # fmt: skip
 # dtype: bits of exponent and mantissa, and what is added to the exponent; those without infinities say NaN otherwise
 SMALL_FLOATS = {"F8_E5M2": (5, 2, 15), "F8_E4M3": (4, 3, 7), "F8_E5M2FNUZ": (5, 2, 16), "F8_E4M3FNUZ": (4, 3, 8)}
 # dtype: (bytes of an element, its high byte's values that no finite number has, or only numbers beyond 1e38)

@@ -6,11 +6,14 @@ import shutil
 import subprocess
 import sys
 import time
+from array import array
 from pathlib import Path
 
 import pytest
 
+from deploy import hooks, host
 from deploy.host import header
+from deploy.host.rewrite import rewrite
 
 ROOT = Path(__file__).parents[2]
 HOOK = ROOT / "hooks/fix_eagle3_keys"
@@ -19,11 +22,12 @@ PORTABLE = header.read(DRAFT / "model.safetensors").tensors
 
 
 def environment(tmp_path: Path, draft: Path | str) -> dict[str, str]:
-    """As on a host where the tool is not installed: the hook and header.py alone in a folder."""
+    """As on a host where the tool is not installed: the hook and its library alone in a folder."""
     lib = tmp_path / "lib"
     lib.mkdir(exist_ok=True)
     shutil.copy(HOOK, lib)
-    shutil.copy(header.__file__, lib)
+    for name, part in hooks.LIBRARY.items():
+        (lib / f"{name}.py").write_text(host.source(part))
     return {
         "PATH": os.environ["PATH"],
         "DEPLOY_LIB": str(lib),
@@ -44,12 +48,16 @@ def fixed(tmp_path: Path, draft: Path | str) -> Path:
     return Path(json.loads(done.stdout)["draft"])
 
 
+def visible(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
 def spelled(tmp_path: Path, old: str, new: str, *, top: str = "") -> Path:
     """The trained draft with its layer's prefix replaced, and `top` before every name but the layer's."""
     draft = tmp_path / "draft"
     shutil.copytree(DRAFT, draft)
     rename = {name: name.replace(old, new) if old in name else top + name for name in PORTABLE}
-    header.rewrite(DRAFT / "model.safetensors", draft / "model.safetensors", rename)
+    rewrite(DRAFT / "model.safetensors", draft / "model.safetensors", rename)
     return draft
 
 
@@ -104,7 +112,7 @@ def test_a_single_weights_file_brings_its_config(tmp_path):
     draft = spelled(tmp_path, "midlayer.", "layers.0.")
     shutil.copy(draft / "model.safetensors", draft / "older.safetensors")
     folder = fixed(tmp_path, draft / "model.safetensors")
-    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
+    assert visible(folder) == ["config.json", "model.safetensors"]
 
 
 def test_a_sharded_drafts_index_is_renamed_too(tmp_path):
@@ -163,7 +171,8 @@ def test_a_broken_draft_stops_the_run_with_evidence(tmp_path, content):
     (draft / "model.safetensors").write_bytes(content)
     done = hook(tmp_path, draft)
     assert (done.returncode, done.stdout) == (1, "")
-    assert str(draft / "model.safetensors") in done.stderr
+    assert f"{draft}: the files are broken" in done.stderr
+    assert "model.safetensors: " in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -181,8 +190,36 @@ def test_a_run_killed_half_way_leaves_no_half_folder(tmp_path):
         assert time.monotonic() < deadline
     killed.kill()
     assert killed.wait() == -9
-    assert not list(tmp_path.glob("releases/*-midlayer"))
+    assert not list(tmp_path.glob("releases/*-fixed"))
     folder = fixed(tmp_path, draft)
-    assert sorted(path.name for path in folder.iterdir()) == ["big.safetensors", "config.json", "model.safetensors"]
+    assert visible(folder) == ["big.safetensors", "config.json", "model.safetensors"]
     assert list(header.read(folder / "big.safetensors").tensors) == ["midlayer.big"]
     assert not list(tmp_path.glob("releases/.*.incoming"))
+
+
+def test_a_map_of_absolute_ids_and_a_raw_speculators_config_are_mended_too(tmp_path):
+    draft = spelled(tmp_path, "midlayer.", "layers.0.")
+    found = header.read(draft / "model.safetensors")
+    offsets = array("q", header.load(draft / "model.safetensors", found, "d2t"))
+    with (draft / "model.safetensors").open("r+b") as file:
+        file.seek(found.data_start + found.tensors["d2t"].start)
+        file.write(array("q", [place + offset for place, offset in enumerate(offsets)]).tobytes())
+    config = json.loads((draft / "config.json").read_text())
+    eagle, own = config.pop("eagle_config"), {key: config.pop(key) for key in ("draft_vocab_size", "architectures")}
+    raw = {
+        **own,
+        "speculators_model_type": "eagle3",
+        "norm_before_residual": False,
+        "target_hidden_size": None,
+        "transformer_layer_config": config,
+        "eagle_aux_hidden_state_layer_ids": [2, 3, 5],
+    }
+    (draft / "config.json").write_text(json.dumps(raw))
+    folder = fixed(tmp_path, draft)
+    header_ = header.read(folder / "model.safetensors")
+    assert array("q", header.load(folder / "model.safetensors", header_, "d2t")) == offsets
+    mended = json.loads((folder / "config.json").read_text())
+    ids = [1, 2, 4]  # SGLang counts one less
+    wanted = {**config, **own, "norm_before_residual": False}
+    assert eagle["use_aux_hidden_state"]
+    assert mended == {**wanted, "eagle_config": {**eagle, "eagle_aux_hidden_state_layer_ids": ids}}

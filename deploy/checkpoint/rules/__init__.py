@@ -148,7 +148,7 @@ def cases(draft: Facts, target: Target | None, serving: Serving, exact: Trace | 
 def found(case: Case) -> list[Finding]:
     """What all rules find; of broken files nothing but that is told."""
     told = [*_topic("files", case)]
-    if not any(finding.outcome == "corrupt" for finding in told):
+    if not any(problem.outcome in ("corrupt", "will not start") for problem in case.draft.problems):
         told += _topic("values", case)
         if case.draft.format == "safetensors" and case.serving.engine in versions.RANGES:
             topics = [name for name in registry.names(__name__) if name not in {"files", "values"}]

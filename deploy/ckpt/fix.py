@@ -1,0 +1,166 @@
+"""`deploy ckpt fix`: plan a repair, show it, carry it out where the checkpoint lies."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deploy import host, releases, state
+from deploy.checkpoint import repair
+from deploy.checkpoint.facts import Facts
+from deploy.ckpt import Where, opened
+from deploy.errors import CheckFailed, ConfigError
+from deploy.host import remedy
+from deploy.host import repair as program
+from deploy.host.remedy import Plan
+from deploy.legible import clean
+from deploy.options import Options
+from deploy.remote import Remote
+
+SHOWN = 40  # rows of a plan; --json has all of them
+
+
+@dataclass(frozen=True)
+class How:
+    """The options of the command, as they were typed."""
+
+    out: str | None = None
+    engine: str | None = None
+    target: str | None = None
+    in_place: bool = False
+    no_orig: bool = False
+    undo: bool = False
+    dry_run: bool = False
+
+
+def run(path: str, options: Options, how: How) -> int:
+    """0: done, or nothing to do; 5: it cannot be repaired, and nothing was done."""
+    _agree(how)
+    engine, version = repair.server(how.engine)
+    words = [path, *([how.target] if how.target else [])]
+    with opened(words, options, "fix", locked=not how.dry_run) as places:
+        where = places[0]
+        told: dict[str, Any] = {"path": path, "recovered": ""}
+        if not how.dry_run:
+            told["recovered"] = _act(where, {"mode": "recover"})["did"]
+        if how.undo:
+            told["undone"] = told["recovered"] or _act(where, {"mode": "undo"})["did"]
+            return _tell(told, options)
+        facts = where.facts()
+        target = places[1].facts().config if how.target else None
+        plan = repair.plan(facts, target, engine, version)
+        told |= _as_json(plan)
+        if plan and not plan.refusals and not how.dry_run:
+            told |= _done(where, facts, plan, how)
+    return _tell(told, options, dry=how.dry_run)
+
+
+def _agree(how: How) -> None:
+    """Words that do not go together."""
+    if how.in_place and how.out:
+        raise ConfigError("--in-place and --out exclude each other", remedy="say one of them")
+    if how.no_orig and not how.in_place:
+        raise ConfigError("--no-orig belongs to --in-place: a new folder leaves the original as it is")
+    if how.undo and (how.in_place or how.out or how.dry_run):
+        raise ConfigError("--undo goes alone: it takes back the last repair that was done in place")
+
+
+def _done(where: Where, facts: Facts, plan: Plan, how: How) -> dict[str, Any]:
+    """Carry a plan out: in place, into a new folder, or of a release into a new release."""
+    task = remedy.task(plan)
+    release = _release(facts.path, where.remote)
+    if how.in_place:
+        if release:
+            raise ConfigError(f"{facts.path} is a release, which is never changed", remedy="leave out --in-place")
+        return _act(where, {**task, "mode": "in-place", "orig": not how.no_orig})
+    if release and where.remote and not how.out:
+        return _as_release(where.remote, facts.path, release, task)
+    out = how.out or f"{posixpath.dirname(facts.path) if facts.path.endswith('.safetensors') else facts.path}-fixed"
+    return _act(where, {**task, "mode": "new", "out": _there(out, where)})
+
+
+def _there(out: str, where: Where) -> str:
+    """The new folder's path where the checkpoint lies; `host:path` is taken too."""
+    if where.remote is None:
+        return str(Path(out).expanduser().absolute())
+    out = out.removeprefix(f"{where.remote.host.name}:")
+    return out if out.startswith(("/", "~")) else posixpath.join(posixpath.dirname(where.path.rstrip("/")), out)
+
+
+def _release(path: str, remote: Remote | None) -> str:
+    """The folder of releases that a checkpoint lies in, or nothing."""
+    folder = posixpath.dirname(path)
+    if remote is not None:
+        return folder if folder == state.read(remote).releases else ""
+    return folder if posixpath.basename(folder) == "releases" and Path(f"{path}.json").is_file() else ""
+
+
+def _as_release(remote: Remote, path: str, folder: str, task: Mapping[str, Any]) -> dict[str, Any]:
+    """A release is named by its content, so a repaired one is another; it keeps from which it was made."""
+    incoming = f"{folder}/.{posixpath.basename(path)}-fixed.{state.read(remote).id}.incoming"
+    answer = _act(Where(path, remote), {**task, "mode": "new", "out": incoming})
+    found = releases.digest(incoming, remote)
+    target = f"{folder}/{found.short}"
+    releases.seal(found, incoming, target, remote, origin=f"{path}, repaired")
+    return {**answer, "folder": target}
+
+
+def _act(where: Where, task: Mapping[str, Any]) -> dict[str, Any]:
+    """Let the host's program, or the same function here, do it."""
+    task = {"path": where.path, **task}
+    if where.remote is None:
+        answer = program.act(task)
+    else:
+        text = json.dumps(task).encode()
+        answer = where.remote.change_python(host.source("repair"), stdin=text, timeout=releases.READ_BACK)
+    if "error" in answer:
+        raise CheckFailed(answer["error"], remedy=answer.get("remedy", ""))
+    return dict(answer)
+
+
+def _as_json(plan: Plan) -> dict[str, Any]:
+    return {
+        "changes": [{"where": file, "old": old, "new": new} for file, old, new in repair.rows(plan)],
+        "notes": list(plan.notes),
+        "refusals": [asdict(refusal) for refusal in plan.refusals],
+    }
+
+
+def _tell(told: dict[str, Any], options: Options, *, dry: bool = False) -> int:
+    code = CheckFailed.exit_code if told.get("refusals") else 0
+    if options.output == "json":
+        click.echo(json.dumps({"exit_code": code, **told}, indent=1))
+        return code
+    for line in _lines(told, dry=dry):
+        click.echo(clean(line))
+    return code
+
+
+def _lines(told: Mapping[str, Any], *, dry: bool) -> list[str]:
+    """A plan and what came of it, for people."""
+    if "undone" in told:
+        return [told["undone"]]
+    changes = told["changes"]
+    wide = min(max((len(change["old"]) for change in changes), default=0), 60)
+    lines = [told["recovered"]] if told["recovered"] else []
+    lines += [f"{change['where']}:  {change['old']:{wide}}  ->  {change['new']}" for change in changes[:SHOWN]]
+    lines += [f"... and {len(changes) - SHOWN} more"] if len(changes) > SHOWN else []
+    lines += [f"note: {note}" for note in told["notes"]]
+    for refusal in told["refusals"]:
+        lines.append(f"cannot be repaired: {refusal['what']}")
+        lines += [f"  {line}" for line in refusal["why"].splitlines()]
+        lines += [f"-> {refusal['remedy']}"] if refusal["remedy"] else []
+    if told["refusals"]:
+        return [*lines, "nothing was changed"]
+    if not changes:
+        return [*lines, "nothing to repair"]
+    if dry:
+        return [*lines, f"{len(changes)} changes; nothing was changed, as --dry-run wants it"]
+    lines += [f"{name}: {how}" for name, how in told["files"].items() if how != "written"]
+    return [*lines, f"{len(changes)} changes, {told['did']}: {told['folder']}"]

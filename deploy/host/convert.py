@@ -1,0 +1,247 @@
+"""A draft's config.json as SGLang reads it, out of one that Speculators, vLLM or a person wrote. Reads nothing.
+
+A part of `remedy.py`. Sources: speculators 0.9.0, config of the saved model; vLLM 0.33.0,
+transformers_utils/configs/speculators/algos.py; SGLang 0.5.8 to 0.5.23, models/llama_eagle3.py `__init__`,
+models/kimi_k25_eagle3.py, models/deepseek_v2.py `set_eagle3_layers_to_capture`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+LLAMA = "LlamaForCausalLMEagle3"
+NOT_SGLANGS = {None, "Eagle3DraftModel", "Eagle3Speculator", "Eagle3LlamaForCausalLM", "LlamaForCausalLM"}
+SPECULATORS = {
+    "speculators_model_type", "speculators_version", "speculators_config", "transformer_layer_config", "auto_map",
+    "embed_requires_grad",
+}  # fmt: skip
+IDS = "eagle_aux_hidden_state_layer_ids"
+AS_IS = ("deepseek", "kimi", "glm4moelite")  # targets that take aux ids without adding 1, unless the first is 1
+DEAD_IF_NULL = ("target_hidden_size", "num_aux_hidden_states", "eagle_config")  # read, and not looked at
+
+
+@dataclass
+class Conversion:
+    """The config as it should be, how many layers the draft has, and what is to be said of it."""
+
+    config: dict[str, Any]
+    layers: int = 1
+    said: list[str] = field(default_factory=list)
+    refused: list[tuple[str, ...]] = field(default_factory=list)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(self.said)
+
+    @property
+    def refusals(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(self.refused)
+
+
+def converted(
+    facts: Any, tensors: Mapping[str, Any], target: Mapping[str, Any] | None, engine: str, version: Sequence[int]
+) -> Conversion:
+    """`tensors` by their portable names. A config that is meant for vLLM, or is not there, stays as it is."""
+    old = dict(facts.config)
+    found = Conversion(old)
+    if engine == "vllm":
+        return found
+    if "speculators_model_type" in old:
+        found.config = _hoisted(old, found)
+    found.layers = _layers(found.config, tensors)
+    _refuse(found, tensors)
+    _needs(found, tensors, tuple(version))
+    if not old:
+        found.said.append("there is no config.json beside the weights, and no server starts without one")
+        return found
+    for key in DEAD_IF_NULL:
+        if key in found.config and found.config[key] is None:
+            del found.config[key]
+    _class(found, tensors)
+    _rope(found)
+    _aux_layers(old, found, tensors, target, tuple(version))
+    _vocabulary(found, tensors)
+    return found
+
+
+def _hoisted(old: dict[str, Any], found: Conversion) -> dict[str, Any]:
+    """One level, as transformers wants it; nulls left out, which Speculators writes where it means "as usual"."""
+    kind, inner = old["speculators_model_type"], old.get("transformer_layer_config")
+    if kind != "eagle3" or not isinstance(inner, dict):
+        what = f"this is a Speculators folder of kind {kind!r}, not one of an EAGLE-3 draft with its layer's config"
+        found.refused.append((what, "config.json: speculators_model_type", "serve it with vLLM"))
+        return dict(old)
+    if old.get("embed_requires_grad"):
+        found.said.append("its embeddings were trained, and SGLang takes the target's: acceptance may be lower")
+    if "norm_before_residual" not in old:
+        found.said.append("norm_before_residual is not said: vLLM takes it for true, which SGLang cannot do")
+    layer = {key: value for key, value in inner.items() if key not in {"auto_map", "architectures", "model_type"}}
+    own = {key: value for key, value in old.items() if key not in SPECULATORS | {"architectures", "model_type"}}
+    own = {key: value for key, value in own.items() if value is not None or key == "draft_vocab_size"}
+    layer = {key: value for key, value in layer.items() if value is not None and not key.startswith("_")}
+    return {"architectures": [LLAMA], "model_type": "llama", **layer, **own}
+
+
+def _layers(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> int:
+    numbers = [name.split(".")[1] for name in tensors if name.startswith("layers.")]
+    said = config.get("num_hidden_layers")
+    return max([1, *(int(number) + 1 for number in numbers if number.isdigit()), said if type(said) is int else 1])
+
+
+def _refuse(found: Conversion, tensors: Mapping[str, Any]) -> None:
+    """What SGLang computes in another way, whatever is written into the config."""
+    if found.config.get("norm_before_residual"):
+        why = "config.json: norm_before_residual: true. SGLang always keeps the states before the norm as the residual"
+        remedy = "train with norm_before_residual: false, or serve it with vLLM"
+        found.refused.append(("the draft was trained with norm_before_residual", why, remedy))
+    kinds = [
+        (("q_norm.", "k_norm."), "its attention normalizes q and k, and SGLang drops these weights", "serve with vLLM"),
+        (
+            ("q_proj.bias", "k_proj.bias", "v_proj.bias"),
+            "its attention has biases, and SGLang drops them",
+            "train without",
+        ),
+    ]
+    for marks, what, remedy in kinds:
+        names = [name for name in tensors if any(mark in name for mark in marks)]
+        if names:
+            found.refused.append((what, ", ".join(names[:4]), remedy))
+
+
+def _needs(found: Conversion, tensors: Mapping[str, Any], version: tuple[int, ...]) -> None:
+    """What servers can do only since some version: refused for an older one, told where none is named."""
+    config = found.config
+    window = config.get("sliding_window")
+    kinds = config.get("layer_types")
+    slides = "sliding_attention" in kinds if isinstance(kinds, list) else config.get("use_sliding_window", True)
+    layers = f"its {found.layers} layers" if found.layers > 1 else ""
+    table = [
+        (any(name.startswith("input_norm.") for name in tensors), "input_norm", (0, 5, 18)),
+        (any(name.startswith("fc_norm.") for name in tensors), "fc_norm", (0, 5, 12)),
+        (bool(config.get("norm_output")), "norm_output", (0, 5, 12)),
+        (bool(layers), layers, (0, 5, 12)),
+        (bool(window and slides), f"its window of {window} tokens", (0, 5, 12)),
+    ]
+    for there, what, since in table:
+        if there and version and version < since:
+            words = ".".join(map(str, since))
+            found.refused.append((f"{what}: SGLang can do that since {words} only", "", f"upgrade it to {words}"))
+        elif there and not version:
+            found.said.append(f"{what}: needs SGLang {'.'.join(map(str, since))} or newer")
+    if window and slides:
+        found.said.append(
+            f"start the server with --speculative-draft-window-size {window}: it does not read the config"
+        )
+
+
+def _class(found: Conversion, tensors: Mapping[str, Any]) -> None:
+    config, classes = found.config, found.config.get("architectures")
+    name = classes[0] if isinstance(classes, list) and classes else classes
+    if any("kv_a_proj" in tensor for tensor in tensors):
+        return  # an MLA draft, of another class, whose config cannot be guessed
+    if not isinstance(name, (str, type(None))) or name in NOT_SGLANGS:
+        config["architectures"] = [LLAMA]
+    if config["architectures"] == [LLAMA] and not config.get("model_type"):
+        config["model_type"] = "llama"
+
+
+def _rope(found: Conversion) -> None:
+    """Both spellings: transformers 4 reads rope_theta and rope_scaling, transformers 5 rope_parameters."""
+    config = found.config
+    rope = config.get("rope_parameters")
+    if not isinstance(rope, dict) or rope.get("rope_theta") is None:
+        return
+    theta = rope["rope_theta"]
+    if config.get("rope_theta", theta) != theta:
+        why = f"rope_theta: {config['rope_theta']}, rope_parameters.rope_theta: {theta}"
+        found.refused.append(("which rope theta it was trained with cannot be told", why, "remove the wrong one"))
+        return
+    config["rope_theta"] = theta
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default" and not config.get("rope_scaling"):
+        config["rope_scaling"] = {key: value for key, value in rope.items() if key != "rope_theta"}
+
+
+def _aux_layers(
+    old: Mapping[str, Any],
+    found: Conversion,
+    tensors: Mapping[str, Any],
+    target: Mapping[str, Any] | None,
+    version: tuple[int, ...],
+) -> None:
+    """SGLang reads the ids in `eagle_config` alone."""
+    config, top = found.config, found.config.get(IDS)
+    nested = config.get("eagle_config")
+    eagle = dict(nested) if isinstance(nested, dict) else {}
+    if isinstance(top, list) and top and not eagle.get(IDS):
+        ids = _counted(top, old, found, target, version)
+        if ids is None:
+            return
+        del config[IDS]
+        eagle = {**eagle, IDS: ids, "use_aux_hidden_state": True}
+    if "speculators_model_type" in old:
+        eagle.setdefault("use_aux_hidden_state", True)
+    fc, hidden = tensors.get("fc.weight"), config.get("target_hidden_size") or config.get("hidden_size")
+    wide = fc is not None and len(fc.shape) == 2 and type(hidden) is int and fc.shape[1] > hidden
+    if wide and eagle.get("use_aux_hidden_state") is False:
+        eagle["use_aux_hidden_state"] = True  # or fc, which fuses several layers, is skipped in silence
+    if eagle:
+        config["eagle_config"] = eagle
+
+
+def _counted(
+    ids: list[Any],
+    old: Mapping[str, Any],
+    found: Conversion,
+    target: Mapping[str, Any] | None,
+    version: tuple[int, ...],
+) -> list[int] | None:
+    """As SGLang counts. vLLM means the input of a layer by its id, SGLang its output, so 1 less; but some targets take
+    the id as it is since 0.5.13, unless the first is 1.
+    """
+    if not all(type(number) is int for number in ids):
+        found.refused.append(("the aux layers are no whole numbers", f"{IDS}: {ids}", "write what it was trained with"))
+        return None
+    remedy = f"write eagle_config.{IDS} yourself, as SGLang counts"
+    if "speculators_model_type" not in old and ids[0] not in (1, 2):
+        what = "how the aux layers are counted, as SGLang does or as vLLM does, cannot be told"
+        found.refused.append((what, f"{IDS}: {ids}, at the top level", remedy))
+        return None
+    if "speculators_model_type" not in old and ids[0] == 1:
+        return list(ids)  # vLLM's usual ones begin with 2, SGLang's with 1
+    family = _family(old, target)
+    as_is = any(word in family for word in AS_IS)
+    if ids[0] == 2 or (family and not as_is) or (as_is and version and version < (0, 5, 13)):
+        return [number - 1 for number in ids]
+    if as_is and version:
+        return list(ids)
+    what = "which aux layers are to be written depends on the " + ("server's version" if family else "target")
+    found.refused.append((what, f"{IDS}: {ids}", "say --for sglang==VERSION" if family else "say --target PATH"))
+    return None
+
+
+def _family(old: Mapping[str, Any], target: Mapping[str, Any] | None) -> str:
+    """The target's class, in small letters; of a Speculators folder its verifier's."""
+    verifier = old.get("speculators_config")
+    verifier = verifier.get("verifier") if isinstance(verifier, dict) else None
+    classes = (target or (verifier if isinstance(verifier, dict) else {})).get("architectures")
+    return str(classes[0]).lower() if isinstance(classes, list) and classes else ""
+
+
+def _vocabulary(found: Conversion, tensors: Mapping[str, Any]) -> None:
+    """`draft_vocab_size` must be there; null means the target's own head (models/llama_eagle3.py `__init__`)."""
+    config, head = found.config, tensors.get("lm_head.weight")
+    size, whole = config.get("draft_vocab_size"), config.get("vocab_size")
+    if config.get("tie_word_embeddings"):
+        config.setdefault("draft_vocab_size", whole)
+    elif head is None and "d2t" not in tensors and size in (None, whole):
+        config["draft_vocab_size"] = None  # a number would leave the head at random in the MLA class, in silence
+    elif head is None and size is not None:
+        why = f"draft_vocab_size: {size} of {whole}; there is no lm_head.weight"
+        found.refused.append(("the draft has no head for its own vocabulary", why, "save lm_head.weight with it"))
+    elif head is not None and size is None and len(head.shape) == 2:
+        rows = head.shape[0]
+        if "draft_vocab_size" not in config or rows != whole:
+            config["draft_vocab_size"] = rows

@@ -1,0 +1,148 @@
+"""Change a checkpoint's files where they lie, all or none of them. A part of programs that run on hosts.
+
+The bytes before the data are changed in the room that is there; else room is made in front of the data by fallocate's
+INSERT_RANGE, which moves no data (ext4 and XFS); and where the file system has none, in a new file that takes the place
+of the old one. All three leave the same bytes. Behind the journal of `journal.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deploy.host.header import Header, Tensor
+from deploy.host.journal import (
+    BEGUN,
+    DONE,
+    INSERT,
+    MARK,
+    RepairError,
+    as_text,
+    mark,
+    ranged,
+    same,
+    sha,
+    take_back,
+    write_text,
+)
+from deploy.host.rewrite import anew, duplicate, encoded, opened, put, roomy, sync_folder
+
+MARKS = 16  # places of the data
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be changed in one file: names, and bytes of small tensors as (place in the data, old, new)."""
+
+    name: str
+    before: Header
+    tensors: Mapping[str, Tensor]
+    patches: list[tuple[int, bytes, bytes]]
+
+    @property
+    def start(self) -> int:
+        """Where the data will begin: where they do, or whole blocks later."""
+        with contextlib.suppress(ValueError):
+            return self.before.data_start if encoded(self.tensors, self.before.metadata, self.before.data_start) else 0
+        return roomy(self.tensors, self.before.metadata, self.before.data_start)
+
+    @property
+    def head(self) -> bytes:
+        """All bytes before the data, as they will be."""
+        return encoded(self.tensors, self.before.metadata, self.start)
+
+
+def change(folder: str, works: list[Work], texts: Mapping[str, bytes], *, orig: bool) -> dict[str, str]:
+    """Change weights files and small texts of a folder, all or none of them; how each was changed.
+
+    The caller holds the lock and has found nothing begun. With `orig` a copy of each weights file is kept beside it.
+    """
+    for name in [*(work.name for work in works), *texts]:
+        _changeable(os.path.join(folder, name))
+    entries = [_entry(folder, work, orig=orig) for work in works]
+    small = [_small(folder, name, content) for name, content in texts.items()]
+    write_text(os.path.join(folder, BEGUN), json.dumps({"weights": entries, "texts": small}).encode())
+    try:
+        how = {work.name: _changed(folder, work, entries[number]) for number, work in enumerate(works)}
+        for name, content in texts.items():
+            write_text(os.path.join(folder, name), content)
+            how[name] = "written"
+    except BaseException:
+        take_back(folder)
+        raise
+    os.replace(os.path.join(folder, BEGUN), os.path.join(folder, DONE))
+    sync_folder(folder)
+    return how
+
+
+def _changeable(path: str) -> None:
+    status = os.lstat(path)
+    elsewhere = "write a new folder instead, with --out"
+    if os.path.islink(path):
+        raise RepairError(f"{path} is a link to {os.path.realpath(path)}, which others may use", elsewhere)
+    if status.st_nlink > 1:
+        raise RepairError(f"{path} has {status.st_nlink} names (hard links), and all of them would change", elsewhere)
+    if not status.st_mode & 0o222 or not os.access(path, os.W_OK):
+        raise RepairError(f"{path} may not be written to", elsewhere)
+
+
+def _entry(folder: str, work: Work, *, orig: bool) -> dict[str, Any]:
+    path, before = os.path.join(folder, work.name), work.before
+    with opened(path, os.O_RDONLY) as file:
+        head = os.pread(file, before.data_start, 0)
+        patched = [(at, at + len(old)) for at, old, _ in work.patches]
+        marks = [[at, mark(file, before.data_start + at)] for at in _places(before, patched)]
+    return {
+        "name": work.name,
+        "size": before.size,
+        "start": before.data_start,
+        "grown": work.start - before.data_start,
+        "head": as_text(head),
+        "patches": [[at, as_text(old)] for at, old, _ in work.patches],
+        "marks": marks,
+        "new": sha(work.head),
+        "orig": _free(folder, f"{work.name}.orig") if orig else "",
+    }
+
+
+def _free(folder: str, name: str) -> str:
+    """A name that no older copy has."""
+    names = [name, *(f"{name}.{number}" for number in range(1, 1000))]
+    return next(name for name in names if not os.path.lexists(os.path.join(folder, name)))
+
+
+def _places(before: Header, patched: list[tuple[int, int]]) -> list[int]:
+    last = before.size - before.data_start - MARK
+    places = sorted({max(last, 0) * number // (MARKS - 1) for number in range(MARKS)})
+    return [at for at in places if all(at + MARK <= start or at >= end for start, end in patched)]
+
+
+def _small(folder: str, name: str, content: bytes) -> dict[str, Any]:
+    with open(os.path.join(folder, name), "rb") as file:
+        return {"name": name, "old": as_text(file.read()), "new": sha(content)}
+
+
+def _changed(folder: str, work: Work, entry: dict[str, Any]) -> str:
+    path, grown, way = os.path.join(folder, work.name), entry["grown"], "header rewritten in its place"
+    if entry["orig"]:
+        duplicate(path, os.path.join(folder, entry["orig"]))
+    with opened(path, os.O_RDWR) as file:
+        moved = not grown or ranged(file, INSERT, grown)
+        if moved:
+            put(file, work.head, 0)
+            for at, _, content in work.patches:
+                put(file, content, work.start + at)
+            os.fsync(file)
+    if grown and moved:
+        way = f"{grown >> 10} KiB of room made in front of the data, which stay where they are"
+    if not moved:
+        shared = anew(path, path, work.head, work.before, {at: content for at, _, content in work.patches})
+        way = f"written anew, its data {'shared' if shared else 'copied'}: the file system cannot make room in front"
+    with opened(path, os.O_RDONLY) as file:
+        if not same(file, entry, work.start):
+            raise RepairError(f"{path} is not what was written", "suspect the disk; it is as it was before")
+    return way

@@ -1,0 +1,180 @@
+"""Where a checkpoint's tensors land, as the installed engine itself says: its class, its `load_weights`, no weights.
+
+Runs in the ENGINE's interpreter (`PYTHON -c SOURCE ENGINE`), without a GPU, a network or a server. On stdin it is given
+a question, or a list of them (the import takes seconds, the rest milliseconds):
+
+    {"architecture": "LlamaForCausalLMEagle3", "config": {...}, "tensors": {name: [dtype, shape]}, "d2t": [...] or null}
+
+and on the last line of stdout stands an answer, or a list of them:
+
+    {"engine": "sglang", "version": "0.5.8", "class": "sglang.srt.models....", "sources": sha256,
+     "parameters": {name: shape}, "placed": [[tensor, parameter, shard, what is wrong or ""]],
+     "refused": [[tensor, parameter, shard, the loader's words]], "unfilled": [parameter], "error": "",
+     "unsupported": false, "seconds": 5.8}
+
+`error` is what the constructor or `load_weights` raised: the server will not start. With `unsupported` the error is
+about this attempt and nothing is said of the checkpoint. `PYTHON -c SOURCE ENGINE fingerprint` only tells
+`{"engine", "version", "sources"}`, in a tenth of a second: an editable installation changes without a new version.
+"""
+
+# Runs in the engine's own interpreter, which may be any: standard library, Python 3.8 or newer, and the engine.
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from deploy.host.loader_healthy import HEALTHY, healthy
+from deploy.host.loader_record import Recorder, Unsupported
+from deploy.host.loader_sglang import NoSuchClass, boot_sglang, borrowed_sglang, build_sglang, default_loader_sglang
+
+HIDE = {
+    "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
+}  # fmt: skip
+
+# What decides where a tensor goes, below the package's folder; and the libraries that read config.json, hold tensors.
+SOURCES = {
+    "sglang": (
+        "version.py", "srt/models/*llama*.py", "srt/models/*deepseek*.py", "srt/models/deepseek_common/**/*.py",
+        "srt/models/*eagle*.py", "srt/layers/*.py", "srt/layers/quantization/**/*.py", "srt/model_loader/*.py",
+        "srt/configs/*.py", "srt/utils/hf_transformers*.py", "srt/utils/hf_transformers/*.py",
+    ),
+}  # fmt: skip
+LIBRARIES = ("torch", "transformers")
+
+
+def main() -> None:
+    engine = sys.argv[1]
+    sys.path[:] = [entry for entry in sys.path if entry]  # the current folder must not count
+    answer_to = os.dup(1)
+    os.dup2(2, 1)  # engines print while they are imported
+    told: Any = fingerprint(engine)
+    if "fingerprint" not in sys.argv[2:]:
+        asked = json.load(sys.stdin)
+        answers = answer(engine, told, asked if isinstance(asked, list) else [asked])
+        told = answers if isinstance(asked, list) else answers[0]
+    with os.fdopen(answer_to, "w", encoding="utf-8") as out:
+        out.write("\n" + json.dumps(told) + "\n")
+    sys.stderr.flush()
+    os._exit(0)  # an engine's threads and finalizers take seconds
+
+
+def fingerprint(engine: str) -> dict[str, Any]:
+    """The version and a digest of the loader's sources; nothing of the engine is imported."""
+    told = {"engine": engine, "version": "", "sources": ""}
+    try:
+        found = importlib.util.find_spec(engine)
+    except (ImportError, ValueError):
+        found = None
+    if found is None or not found.submodule_search_locations:
+        return {**told, "error": f"{engine} is not installed for {sys.executable}", "unsupported": True}
+    folder = Path(next(iter(found.submodule_search_locations)))
+    digest = hashlib.sha256()
+    for path in sorted({path for pattern in SOURCES.get(engine, ("*.py",)) for path in folder.glob(pattern)}):
+        digest.update(f"{path.relative_to(folder)}\n{path.stat().st_size}\n".encode() + path.read_bytes())
+    for library in LIBRARIES:
+        digest.update((f"{library} {_version(library)}\n").encode())
+    return {**told, "version": _version(engine), "sources": digest.hexdigest()}
+
+
+def answer(engine: str, told: dict[str, Any], questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One answer each. Never raises: what cannot be told is told as that."""
+    began = time.monotonic()
+    error = str(told.get("error", ""))
+    if not error and engine not in SOURCES:
+        error = f"this program knows nothing of {engine}"
+    if not error:
+        try:
+            os.environ.update(HIDE)
+            boot_sglang()
+        except BaseException as raised:  # noqa: BLE001 - SystemExit too: whatever an unknown version may do
+            error = "{} {} cannot be tried here: {}".format(engine, told["version"], _words(raised))
+    if error:
+        return [{**told, "error": error, "unsupported": True, "seconds": _since(began)} for _ in questions]
+    answers = [{**told, **_try(question)} for question in questions]
+    return [{**told, "seconds": _since(began)} for told in answers]
+
+
+def _try(question: dict[str, Any]) -> dict[str, Any]:
+    """Build and load; where that does not end well, see whether a healthy checkpoint of the class fares better."""
+    said: dict[str, Any] = {"class": "", "parameters": {}, "placed": [], "refused": [], "unfilled": []}
+    try:
+        said = {**said, **_load(question), "error": ""}
+    except NoSuchClass as raised:
+        return {**said, "error": str(raised), "unsupported": False}
+    except Unsupported as raised:
+        return {**said, "error": str(raised), "unsupported": True}
+    except BaseException as raised:  # noqa: BLE001 - an engine may even exit
+        said = {**said, "error": _words(raised)}
+    why = _not_the_checkpoints_fault(question, said) if said["error"] or said["refused"] else ""
+    return {**said, "error": f"{said['error']} ({why})".strip() if why else said["error"], "unsupported": bool(why)}
+
+
+def _not_the_checkpoints_fault(question: dict[str, Any], said: dict[str, Any]) -> str:
+    """Why what was raised or refused says nothing of the checkpoint; "" where it does."""
+    if re.search(r"CUDA|\bGPU", said["error"]):
+        return "without a GPU this cannot be tried"
+    if question["config"].get("quantization_config") or question["config"].get("compression_config"):
+        return "quantised: without a GPU this cannot be tried"
+    if question["config"].get("auto_map"):
+        return "its config brings code along, which is not run here"
+    if question["architecture"] not in HEALTHY:
+        return "no healthy checkpoint of that class is known here to compare with"
+    control = healthy(question["architecture"])
+    try:
+        done = _load(control)
+    except BaseException as raised:  # noqa: BLE001
+        return f"a healthy one ends in the same way: {_words(raised)}"
+    placed = {entry[0] for entry in done["placed"]}
+    lost = [name for name in control["tensors"] if name not in placed]
+    return f"a healthy one does not load here either: {lost}" if lost or done["refused"] else ""
+
+
+def _load(question: dict[str, Any]) -> dict[str, Any]:
+    config = {**question["config"], "architectures": [question["architecture"]]}
+    model = build_sglang({**question, "config": config})
+    recorder = Recorder(model, default_loader_sglang())
+    recorder.load(question)
+    borrowed = borrowed_sglang(model, question["config"])
+    return {
+        "class": f"{type(model).__module__}.{type(model).__qualname__}",
+        "parameters": {name: list(parameter.shape) for name, parameter in recorder.parameters.items()},
+        "placed": recorder.placed,
+        "refused": recorder.refused,
+        "unfilled": [name for name in recorder.unfilled() if name not in borrowed],
+    }
+
+
+def _version(distribution: str) -> str:
+    try:
+        return str(metadata.version(distribution))
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _words(raised: BaseException) -> str:
+    """What it says, and where it says nothing, where it was raised."""
+    told = re.sub(r"\S*deploy-loadcheck-\w+", "the draft", str(raised))[:2000]
+    trace = raised.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if not told and trace is not None:
+        told = f"at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+    return f"{type(raised).__name__}: {told}"
+
+
+def _since(began: float) -> float:
+    return round(time.monotonic() - began, 2)
+
+
+if __name__ == "__main__":
+    main()
