@@ -34,7 +34,7 @@ def check(node: Node, remote: Remote) -> Iterator[Finding]:
 def judged(node: Node, remote: Remote, path: str, where: Remote | None) -> list[Finding]:
     """Everything that is found in the draft at `path`, here or on a host, beside what the profile says of it."""
     try:
-        draft = drafts.facts(path, where)
+        draft = drafts.facts(path, where, values=True)
     except ConfigError as error:
         return [Finding("ckpt", "FAIL", error.what, error.evidence, error.remedy, "will not start")]
     config = remote.place.model.get("config")

@@ -14,6 +14,7 @@ from deploy.checkpoint import exact, rules, verdict, versions
 from deploy.checkpoint.config import is_eagle3
 from deploy.checkpoint.facts import Facts
 from deploy.checkpoint.rules import Case, Serving, Target
+from deploy.checkpoint.rules.values import EMBEDDINGS
 from deploy.checkpoint.trace import Landing, Trace
 from deploy.checkpoint.verdict import Verdict
 from deploy.ckpt import Where, opened
@@ -60,8 +61,8 @@ def run(path: str, options: Options, how: How) -> int:
     """
     engine = versions.parse(how.engine) if how.engine else None
     with opened([path, *([how.target] if how.target else [])], options, "check") as places:
-        draft = places[0].facts()
-        target = Target(other.config, other) if how.target and (other := places[1].facts()) else None
+        draft = places[0].facts(values=True, deep=how.deep)
+        target = _target(places[1]) if how.target else None
         asked = _asked(draft, target, engine, how, places[0]) if how.exact else None
     rows, told = asked or (_rows(draft, target, engine), [])
     whole = _whole(rows)
@@ -72,6 +73,12 @@ def run(path: str, options: Options, how: How) -> int:
     else:
         _print(path, whole, rows, findings, shown)
     return verdict.exit_code(whole)
+
+
+def _target(place: Where) -> Target:
+    """Its config, and as much of its embeddings as is compared."""
+    facts = place.facts(digests=list(EMBEDDINGS), deep=False)
+    return Target(facts.config, facts)
 
 
 def _rows(draft: Facts, target: Target | None, engine: tuple[str, str | None] | None) -> list[Row]:

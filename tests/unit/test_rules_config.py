@@ -43,7 +43,14 @@ SICK: list[tuple[str, str | None, Change, str, str, str]] = [
     ("a window", NEW, config(sliding_window=2048), "WARN sliding window", "2048", ""),
     ("windows by layer", NEW, config(layer_types=["sliding_attention"]), "WARN sliding window", "sliding_atten", ""),
     ("norm_output", OLD, config(norm_output=True), "WARN does not read norm_output", "true", ""),
-    ("rope_parameters", "0.5.8", config(rope_theta=..., rope_parameters={"rope_theta": 5e5}), "WARN takes 10000", "5", ""),
+    (
+        "rope_parameters",
+        "0.5.8",
+        config(rope_theta=..., rope_parameters={"rope_theta": 5e5}),
+        "WARN takes 10000",
+        "5",
+        "",
+    ),
     (
         "scaled positions",
         "0.5.8",
@@ -120,5 +127,7 @@ def test_a_llama_draft_of_a_latent_target_has_a_rope_of_its_own():
 
 
 def test_norm_output_of_a_latent_draft_is_read_a_version_later():
-    verdicts = {v: [f.verdict for f in found(config(norm_output=True)(latent()), v, KIMI)] for v in ("0.5.12", "0.5.13")}
+    verdicts = {
+        v: [f.verdict for f in found(config(norm_output=True)(latent()), v, KIMI)] for v in ("0.5.12", "0.5.13")
+    }
     assert verdicts == {"0.5.12": ["WARN"], "0.5.13": ["PASS"]}

@@ -87,7 +87,14 @@ SICK: list[tuple[str, str | None, Change, str, str, str]] = [
     ("layers.0", ANY, renamed(layers0), f"UNKNOWN {DROPPED}", "so it is with sglang <0.5.12", ""),
     ("other prefix", NEW, renamed(lambda name: f"draft.{name}"), f"FAIL {DROPPED}", "draft.fc.weight -> dropped", DEAD),
     ("model.", ANY, renamed(lambda name: f"model.{name}"), f"FAIL {DROPPED}", "model.lm_head.weight -> dropped", DEAD),
-    ("q_norm", ANY, shaped("midlayer.self_attn.q_norm.weight", 32), f"FAIL {DROPPED}", "q_norm.weight -> dropped", DEAD),
+    (
+        "q_norm",
+        ANY,
+        shaped("midlayer.self_attn.q_norm.weight", 32),
+        f"FAIL {DROPPED}",
+        "q_norm.weight -> dropped",
+        DEAD,
+    ),
     ("bias", ANY, shaped("midlayer.self_attn.q_proj.bias", 128), f"FAIL {DROPPED}", "q_proj.bias -> dropped", DEAD),
     ("fc_norm", OLD, FC_NORM, f"FAIL {DROPPED}", "fc_norm.2.weight -> dropped", DEAD),
     ("input_norm", "0.5.13", INPUT_NORM, f"FAIL {DROPPED}", "input_norm.weight -> dropped", DEAD),
@@ -97,7 +104,14 @@ SICK: list[tuple[str, str | None, Change, str, str, str]] = [
     ("no hidden_norm", ANY, without("midlayer.hidden_norm.weight"), f"FAIL {RANDOM}", "norm.weight <- nothing", DEAD),
     ("no k_proj", ANY, without(QKV[1]), f"FAIL {RANDOM}", "qkv_proj.weight <- only q,v, the rest is random", DEAD),
     ("no v_proj", ANY, without(QKV[2]), f"FAIL {RANDOM}", "qkv_proj.weight <- only k,q, the rest is random", DEAD),
-    ("narrow fc", ANY, shaped("fc.weight", 128, 128), f"FAIL {SHAPES}", "[128, 128], the server builds [128, 384]", STILL),
+    (
+        "narrow fc",
+        ANY,
+        shaped("fc.weight", 128, 128),
+        f"FAIL {SHAPES}",
+        "[128, 128], the server builds [128, 384]",
+        STILL,
+    ),
     ("four aux layers", OLD, FOUR_AUX, f"FAIL {SHAPES}", "fc.weight: [128, 512], the server builds [128, 384]", STILL),
     ("plain q_proj", ANY, shaped(QKV[0], 128, 128), f"FAIL {SHAPES}", "builds [128, 256]", STILL),
     ("short q_proj", ANY, shaped(QKV[0], 96, 256), f"FAIL {SHAPES}", "builds [128, 256]", STILL),
@@ -111,7 +125,14 @@ SICK: list[tuple[str, str | None, Change, str, str, str]] = [
         DEAD,
     ),
     ("wide lm_head", ANY, shaped("lm_head.weight", 512, 128), f"FAIL {SHAPES}", "builds [256, 128]", STILL),
-    ("other width", ANY, config(target_hidden_size=96), "FAIL a target of hidden_size 96, this one has 128", "96", STILL),
+    (
+        "other width",
+        ANY,
+        config(target_hidden_size=96),
+        "FAIL a target of hidden_size 96, this one has 128",
+        "96",
+        STILL,
+    ),
     ("its embeddings", ANY, config(target_hidden_size=96), f"FAIL {RANDOM}", "embed_tokens.weight <- nothing", DEAD),
     ("other vocabulary", ANY, config(vocab_size=513), "FAIL a target of vocab_size 513, this one has 512", "513", DEAD),
     ("a null width", ANY, config(target_hidden_size=None), "FAIL target_hidden_size is null", "config.json", STILL),
@@ -149,7 +170,9 @@ def test_a_sick_draft_is_told_with_evidence_and_remedy(version, change, told, ev
     assert matching[0].check == "ckpt"
 
 
-ONE_CAUSE = [case for case in SICK if case[0] in {"layers.0", "no lm_head", "narrow fc", "q_norm", "two layers", "bias"}]
+ONE_CAUSE = [
+    case for case in SICK if case[0] in {"layers.0", "no lm_head", "narrow fc", "q_norm", "two layers", "bias"}
+]
 
 
 @pytest.mark.parametrize(("version", "change"), [case[1:3] for case in ONE_CAUSE if case[:2] != ("two layers", ANY)])
