@@ -238,7 +238,7 @@ LATENT_SICK: list[tuple[str, str, Change, str, str, str]] = [
     (
         "halves of two widths",
         NEW,
-        shaped("midlayer.self_attn.q_a_proj.weight", 48, 64),
+        shaped("midlayer.self_attn.q_a_proj.weight", 48, 64, dtype="BF16"),
         SHAPES,
         "[48, 64] and [40, 128], the server builds [88, 128]",
         STILL,
@@ -248,7 +248,7 @@ LATENT_SICK: list[tuple[str, str, Change, str, str, str]] = [
     (
         "fc_norm",
         NEW,
-        both(config(fc_norm=True), *[shaped(f"fc_norm.{n}.weight", 64) for n in range(3)]),
+        both(config(fc_norm=True), *[shaped(f"fc_norm.{n}.weight", 64, dtype="BF16") for n in range(3)]),
         DROPPED,
         "fc_norm.0.weight -> dropped",
         DEAD,

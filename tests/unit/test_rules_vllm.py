@@ -52,7 +52,10 @@ HEALTHY: list[tuple[str, Change]] = [
         "a bias that is said",
         both(
             config(attention_bias=True),
-            *[shaped(f"midlayer.self_attn.{n}_proj.bias", rows) for n, rows in zip("qkvo", (128, 64, 64, 128))],
+            *[
+                shaped(f"midlayer.self_attn.{n}_proj.bias", rows)
+                for n, rows in {"q": 128, "k": 64, "v": 64, "o": 128}.items()
+            ],
         ),
     ),
     ("a map may be unsorted", mapped(backwards)),

@@ -75,9 +75,7 @@ def _model_type(case: Case) -> Iterator[Finding]:
         what = f"{case.server} does not know the model_type kimi_k2"
         yield fail(what, "model_type: kimi_k2", "write deepseek_v3, or upgrade to 0.5.12 or later", "will not start")
     elif kind not in KINDS:
-        what = (
-            f"model_type {kind} is none of those that drafts have: where transformers does not know it, the start ends"
-        )
+        what = f"model_type {kind} is none that drafts have: where transformers does not know it, the start ends"
         yield warn(what, f"model_type: {kind}", "see that the host's transformers knows it")
 
 
