@@ -38,7 +38,7 @@ def facts(path: str, remote: Remote | None = None, **ask: Any) -> Facts:
     if remote is None:
         return files.read(Path(path), **ask)
     seconds = releases.READ_BACK if ask.get("deep") else ANSWER
-    return files.from_json(_asked(remote, "checkpoint", path, json.dumps(ask), timeout=seconds))
+    return files.from_json(_asked(remote, "checkpoint", path, "-", timeout=seconds, stdin=json.dumps(ask)))
 
 
 def outline(path: str, remote: Remote | None = None) -> dict[str, Any]:
@@ -48,8 +48,8 @@ def outline(path: str, remote: Remote | None = None) -> dict[str, Any]:
     return answer
 
 
-def _asked(remote: Remote, program: str, *words: str, timeout: float) -> dict[str, Any]:
-    answer: dict[str, Any] = remote.python(host.source(program), *words, timeout=timeout)
+def _asked(remote: Remote, program: str, *words: str, timeout: float, stdin: str = "") -> dict[str, Any]:
+    answer: dict[str, Any] = remote.python(host.source(program), *words, timeout=timeout, stdin=stdin.encode())
     return {**answer, "error": f"{remote.host.name}: {answer['error']}"} if "error" in answer else answer
 
 

@@ -1,15 +1,15 @@
 """Say what the files of a checkpoint hold, without reading the weights; JSON on stdout.
 
-Runs on a host as `python3 -I -c SOURCE PATH [ASK]`, standard library only, Python 3.8 and later; the same function
+Runs on a host as `python3 -I -c SOURCE PATH [-]`, standard library only, Python 3.8 and later; the same function
 reads a checkpoint here. PATH is a folder, one .safetensors file with its config beside it, or a .gguf with its other
 parts. {"path", "format", "files": {name: [size, data_start, tensors, metadata]}, "tensors": {file: {name: [dtype,
 shape, start, end]}}, "config", "index", "problems": [[what, file, at, outcome]], "d2t", "t2d", "values", "unseen",
 "digests"}; or {"error", "evidence", "remedy"} where there is no checkpoint. `tensors` are those of the files that a
 server reads.
 
-ASK is JSON: {"values": true} looks at a sample of the weights, for at most SECONDS of them, and says how many tensors
-were left; with {"deep": true} at all of them. {"digests": [names]} gives sums of these tensors' samples, or of all
-their bytes.
+Whatever is asked for besides comes as JSON on stdin where there is a `-`: {"values": true} looks at a sample of the
+weights, for at most SECONDS, and says how many tensors were left; with {"deep": true} at all of them. {"digests":
+[names]} gives sums of these tensors' samples, or of all their bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ SECONDS = 0.3  # for a look at the values, unless all are asked for
 
 
 def main() -> None:
-    print(json.dumps(describe(sys.argv[1], **json.loads(sys.argv[2] if len(sys.argv) > 2 else "{}"))))
+    ask = json.load(sys.stdin) if sys.argv[2:] == ["-"] else {}  # names of tensors may be too long for a command line
+    print(json.dumps(describe(sys.argv[1], **ask)))
 
 
 def describe(path: str, **ask: Any) -> dict[str, Any]:

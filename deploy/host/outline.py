@@ -22,6 +22,7 @@ from typing import Any
 from deploy.host.folder import INDEX, PICKLES, NoCheckpoint, files, read_json, served, uncollected
 from deploy.host.gguf import Gguf, GgufError
 from deploy.host.header import HeaderError, look
+from deploy.host.journal import BEGUN, RepairError, recover
 
 NUMBER = re.compile("[0-9]+")
 NAMED = re.compile(r'"([^"\\]*)"\s*:\s*"([^"\\]*\.safetensors)"')
@@ -48,6 +49,7 @@ def outline(path: str) -> dict[str, Any]:
 
 def _outlined(path: Path) -> dict[str, Any]:
     root, names = files(path)
+    broken = _recovered(root)
     shards = [name for name in names if name.endswith((".safetensors", ".gguf"))]
     shards = [name for name in shards if name.endswith(".safetensors")] or shards
     of_gguf = bool(shards) and shards[0].endswith(".gguf")
@@ -55,7 +57,7 @@ def _outlined(path: Path) -> dict[str, Any]:
     config, wrong = ({}, []) if of_gguf else read_json(root, "config.json")
     index = _index(root / INDEX) if INDEX in names else None
     read = served(shards, set(index or {}))
-    problems = [wrong[:3]] if wrong else []
+    problems = broken + ([wrong[:3]] if wrong else [])
     problems += [["is named by the index, missing", name, None] for name in sorted({*(index or {})} - {*shards})]
     problems += [["is not read by a server", name, None] for name in shards if name not in read]
     described, found = {}, Rows()
@@ -77,6 +79,15 @@ def _outlined(path: Path) -> dict[str, Any]:
         "index": index and [sum(count for count, _ in index.values()), len(index)],
         "problems": problems,
     }
+
+
+def _recovered(root: Path) -> list[list[Any]]:
+    """Who opens a checkpoint whose repair broke off takes it back first; what stands in the way is a problem."""
+    try:
+        recover(str(root))
+    except (RepairError, OSError) as error:
+        return [[f"a repair broke off, or is at work: {error}; deploy ckpt fix ends it", BEGUN, None]]
+    return []
 
 
 def _pickles(names: list[str]) -> bool:
