@@ -144,6 +144,7 @@ def _placed(hook: Hook, remote: Remote) -> Iterator[tuple[str, Transport, str]]:
 def _environment(hook: Hook, point: str, node: Node, remote: Remote) -> dict[str, str]:
     place, here = remote.place, hook.on == "controller"
     draft = "" if node.draft is None else (node.draft.path if here else f"{place.folder}/draft")
+    version = place.engine.installed if place.engine else None
     return {
         "DEPLOY_RUN": place.run,
         "DEPLOY_RUN_FOLDER": place.folder,
@@ -152,7 +153,7 @@ def _environment(hook: Hook, point: str, node: Node, remote: Remote) -> dict[str
         "DEPLOY_ADDRESS": remote.host.address,
         "DEPLOY_POINT": point,
         "DEPLOY_PORT": str(node.port),
-        "DEPLOY_ENGINE": "==".join(filter(None, [node.profile.engine.name, place.engine and place.engine.installed])),
+        "DEPLOY_ENGINE": f"{node.profile.engine.name}=={version}" if version else node.profile.engine.name,
         "DEPLOY_MODEL": node.profile.model.path,
         "DEPLOY_DRAFT": draft,
         "DEPLOY_RELEASES": str(Path.home() / ".cache/deploy/releases") if here else place.releases(node),

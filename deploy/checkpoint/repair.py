@@ -6,35 +6,18 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from packaging.version import InvalidVersion, Version
-
+from deploy.checkpoint import config as configs
+from deploy.checkpoint import versions
 from deploy.checkpoint.facts import Facts
-from deploy.errors import ConfigError
 from deploy.host import remedy
 from deploy.host.remedy import Plan
-
-ENGINES = ("sglang", "vllm")
 
 
 def plan(facts: Facts, target: Mapping[str, Any] | None, engine: str, version: str | None) -> Plan:
     """What would repair a checkpoint, beside its target's config.json; without a version, for every one."""
-    text = (target or {}).get("text_config")
-    told = {**target, **text} if target and isinstance(text, dict) else target
-    release = (*Version(version).release, 0, 0)[:3] if version else ()
-    return remedy.plan(facts, told, engine, release)
-
-
-def server(text: str | None) -> tuple[str, str | None]:
-    """(engine, version) of NAME or NAME==VERSION; SGLang of any version where nothing is said."""
-    name, _, version = (text or "sglang").partition("==")
-    if name not in ENGINES:
-        raise ConfigError(
-            f"{text}: no repair is for {name}", remedy=f"say --for sglang==0.5.8; known: {', '.join(ENGINES)}"
-        )
-    try:
-        return name, str(Version(version)) if version else None
-    except InvalidVersion as error:
-        raise ConfigError(f"{text}: {version} is no version", remedy="say --for sglang==0.5.8") from error
+    told = {**target, **configs.text(target)} if target else None
+    meant = versions.of(version)
+    return remedy.plan(facts, told, engine, (*meant.release, 0, 0)[:3] if meant else ())
 
 
 def rows(what: Plan) -> Iterator[tuple[str, str, str]]:

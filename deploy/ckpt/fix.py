@@ -12,8 +12,9 @@ from typing import Any
 import click
 
 from deploy import host, releases, state
-from deploy.checkpoint import repair
+from deploy.checkpoint import repair, rules, verdict, versions
 from deploy.checkpoint.facts import Facts
+from deploy.checkpoint.rules import Serving, Target
 from deploy.ckpt import Where, opened
 from deploy.errors import CheckFailed, ConfigError
 from deploy.host import remedy
@@ -42,7 +43,7 @@ class How:
 def run(path: str, options: Options, how: How) -> int:
     """0: done, or nothing to do; 5: it cannot be repaired, and nothing was done."""
     _agree(how)
-    engine, version = repair.server(how.engine)
+    engine, version = versions.parse(how.engine or "sglang")
     words = [path, *([how.target] if how.target else [])]
     with opened(words, options, "fix", locked=not how.dry_run) as places:
         where = places[0]
@@ -53,11 +54,13 @@ def run(path: str, options: Options, how: How) -> int:
             told["undone"] = told["recovered"] or _act(where, {"mode": "undo"})["did"]
             return _tell(told, options)
         facts = where.facts()
-        target = places[1].facts().config if how.target else None
-        plan = repair.plan(facts, target, engine, version)
+        target = Target(other.config, other) if how.target and (other := places[1].facts()) else None
+        plan = repair.plan(facts, target.config if target else None, engine, version)
         told |= _as_json(plan)
         if plan and not plan.refusals and not how.dry_run:
             told |= _done(where, facts, plan, how)
+            now = where if how.in_place else Where(told["folder"], where.remote)
+            told["verdict"] = _verdict(now.facts(), target, Serving(engine, version))
     return _tell(told, options, dry=how.dry_run)
 
 
@@ -83,6 +86,12 @@ def _done(where: Where, facts: Facts, plan: Plan, how: How) -> dict[str, Any]:
         return _as_release(where.remote, facts.path, release, task)
     out = how.out or f"{posixpath.dirname(facts.path) if facts.path.endswith('.safetensors') else facts.path}-fixed"
     return _act(where, {**task, "mode": "new", "out": _there(out, where)})
+
+
+def _verdict(draft: Facts, target: Target | None, serving: Serving) -> str:
+    """What `ckpt check` says of the result."""
+    verdicts = {verdict.of(rules.found(case)) for case in rules.cases(draft, target, serving)}
+    return verdicts.pop() if len(verdicts) == 1 else "could not tell"
 
 
 def _there(out: str, where: Where) -> str:
@@ -134,7 +143,7 @@ def _as_json(plan: Plan) -> dict[str, Any]:
 
 def _tell(told: dict[str, Any], options: Options, *, dry: bool = False) -> int:
     code = CheckFailed.exit_code if told.get("refusals") else 0
-    if options.output == "json":
+    if options.json:
         click.echo(json.dumps({"exit_code": code, **told}, indent=1))
         return code
     for line in _lines(told, dry=dry):
@@ -163,4 +172,6 @@ def _lines(told: Mapping[str, Any], *, dry: bool) -> list[str]:
     if dry:
         return [*lines, f"{len(changes)} changes; nothing was changed, as --dry-run wants it"]
     lines += [f"{name}: {how}" for name, how in told["files"].items() if how != "written"]
-    return [*lines, f"{len(changes)} changes, {told['did']}: {told['folder']}"]
+    lines.append(f"{len(changes)} change{'s' * (len(changes) != 1)}, {told['did']}: {told['folder']}")
+    more = "" if told["verdict"] == "will serve" else f"; deploy ckpt check {told['folder']} says why"
+    return [*lines, f"now: {told['verdict']}{more}"]

@@ -177,7 +177,10 @@ def _offsets(facts: Any, vocabulary: int | None) -> tuple[dict[str, dict[str, Pa
 
 def map_kind(d2t: Sequence[int], t2d: frozenset[int] | None, vocabulary: int | None) -> str:
     """`offsets`, `absolute` or `neither`: by t2d where it is there, as sets, since a healthy map may be unsorted; else
-    by range, and by no id being there twice.
+    by range, and by how it grows.
+
+    Ids of targets are each another one, and inside the vocabulary. Where neither reading is that, the vocabulary is
+    another's: offsets of a sorted map never fall and repeat themselves, ids always rise.
     """
     targets = [number + offset for number, offset in enumerate(d2t)]
     if t2d is not None:
@@ -187,9 +190,12 @@ def map_kind(d2t: Sequence[int], t2d: frozenset[int] | None, vocabulary: int | N
         inside = vocabulary is None or max(ids, default=0) < vocabulary
         return inside and min(ids, default=0) >= 0 and len(set(ids)) == len(ids)
 
-    if possible(targets) == possible(d2t):
+    if possible(targets) != possible(d2t):
+        return "offsets" if possible(targets) else "absolute"
+    steps = [d2t[place] - d2t[place - 1] for place in range(1, len(d2t))]
+    if possible(targets) or min(steps, default=0) < 0:
         return "neither"
-    return "offsets" if possible(targets) else "absolute"
+    return "offsets" if 0 in steps else "absolute"
 
 
 def _settings(old: Mapping[str, Any], new: Mapping[str, Any], above: tuple[str, ...] = ()) -> list[Setting]:

@@ -7,16 +7,14 @@ vLLM's model_executor/models/llama_eagle3.py `compute_logits` (0.32.0, 0.33.0): 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import Literal
 
 from deploy.checkpoint.config import is_eagle3, number
 from deploy.checkpoint.facts import Tensor
 from deploy.checkpoint.rules import Case, fail, unknown, warn
 from deploy.findings import Finding
+from deploy.host.remedy import map_kind
 
 INTEGERS = {"I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8"}
-Kind = Literal["offsets", "absolute", "neither"]
 
 
 def findings(case: Case) -> Iterator[Finding]:
@@ -82,25 +80,3 @@ def _flags(case: Case) -> Iterator[Finding]:
     if tensor is not None and vocabulary is not None and tensor.shape != (vocabulary,):
         what = f"t2d has {list(tensor.shape)} flags, the vocabulary has {vocabulary} tokens"
         yield warn(what, f"vocab_size {vocabulary}", "take d2t and t2d from the same training")
-
-
-def map_kind(d2t: Sequence[int], t2d: frozenset[int] | None, vocabulary: int | None) -> Kind:
-    """By t2d where it is there, as sets, since a healthy map may be unsorted; else by range, and by how it grows.
-
-    Ids of targets are each another one, and inside the vocabulary. Where neither reading is that, the vocabulary is
-    another's: offsets of a sorted map never fall and repeat themselves, ids always rise.
-    """
-    targets = [number + offset for number, offset in enumerate(d2t)]
-    if t2d is not None:
-        return "offsets" if set(targets) == t2d else "absolute" if set(d2t) == t2d else "neither"
-
-    def possible(ids: Sequence[int]) -> bool:
-        inside = vocabulary is None or max(ids, default=0) < vocabulary
-        return inside and min(ids, default=0) >= 0 and len(set(ids)) == len(ids)
-
-    if possible(targets) != possible(d2t):
-        return "offsets" if possible(targets) else "absolute"
-    pairs = list(pairwise(d2t))
-    if possible(targets) or not all(a <= b for a, b in pairs):
-        return "neither"
-    return "absolute" if all(a < b for a, b in pairs) else "offsets"

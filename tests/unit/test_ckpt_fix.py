@@ -1,0 +1,162 @@
+"""`deploy ckpt fix`: the command line, on folders of this machine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.host import header
+from deploy.host.rewrite import rewrite
+from tests.project import EXAMPLES, Project
+
+TARGET = str(EXAMPLES / "target")
+
+
+@pytest.fixture
+def project(tmp_path) -> Project:
+    return Project(tmp_path / "project")
+
+
+@pytest.fixture
+def draft(tmp_path: Path) -> Path:
+    """The trained draft, its layer spelled as Speculators does, and a null key that kills the server."""
+    folder = tmp_path / "draft"
+    shutil.copytree(EXAMPLES / "draft", folder)
+    weights = folder / "model.safetensors"
+    names = header.read(weights).tensors
+    rewrite(
+        EXAMPLES / "draft" / "model.safetensors",
+        weights,
+        {name: name.replace("midlayer", "layers.0") for name in names},
+    )
+    configure(folder, target_hidden_size=None)
+    return folder
+
+
+def configure(folder: Path, **more: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name[0] != "."}
+
+
+def test_it_shows_what_it_changes_and_what_check_says_then(project, draft):
+    before = files(draft)
+    assert project.run("ckpt", "check", str(draft), "--target", TARGET, "--engine", "sglang==0.5.8").code == 5
+    done = project.run("ckpt", "fix", str(draft), "--target", TARGET)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert "model.safetensors:  layers.0.hidden_norm.weight               ->  midlayer.hidden_norm.weight" in lines
+    assert any(line.startswith("config.json:  target_hidden_size: null") and line.endswith("->  -") for line in lines)
+    assert lines[-2:] == [f"11 changes, written: {draft}-fixed", "now: will serve"]
+    fixed = Path(f"{draft}-fixed")
+    assert header.read(fixed / "model.safetensors").tensors == header.read(EXAMPLES / "draft/model.safetensors").tensors
+    assert files(draft) == before
+    check = project.run("ckpt", "check", str(fixed), "--target", TARGET, "--engine", "sglang==0.5.8")
+    assert check.code == 0, check.out
+
+
+def test_twice_it_changes_nothing(project, draft):
+    assert project.run("ckpt", "fix", str(draft)).code == 0
+    again = project.run("ckpt", "fix", str(draft))
+    assert (again.code, "is there already" in again.out) == (0, True)
+    fixed = f"{draft}-fixed"
+    before = files(Path(fixed))
+    assert project.run("ckpt", "fix", fixed).out == "nothing to repair\n"
+    assert project.run("ckpt", "fix", fixed, "--in-place").out == "nothing to repair\n"
+    assert files(Path(fixed)) == before
+    assert not Path(f"{fixed}-fixed").exists()
+
+
+def test_in_place_and_back(project, draft):
+    before = files(draft)
+    done = project.run("ckpt", "fix", str(draft), "--in-place", "--json")
+    assert (done.code, done.json["did"]) == (0, "changed in place")
+    assert files(draft)["model.safetensors.orig"] == before["model.safetensors"]
+    assert "midlayer.hidden_norm.weight" in header.read(draft / "model.safetensors").tensors
+    back = project.run("ckpt", "fix", str(draft), "--undo")
+    assert (back.code, "was taken back" in back.out) == (0, True)
+    assert files(draft) == before
+    nothing = project.run("ckpt", "fix", str(draft), "--undo")
+    assert (nothing.code, "there is nothing to take back" in nothing.err) == (5, True)
+
+
+def test_without_a_copy(project, draft):
+    assert project.run("ckpt", "fix", str(draft), "--in-place", "--no-orig").code == 0
+    assert sorted(files(draft)) == ["config.json", "model.safetensors"]
+
+
+def test_a_dry_run_tells_all_and_changes_nothing(project, draft):
+    before = files(draft)
+    done = project.run("ckpt", "fix", str(draft), "-n", "--json")
+    assert (done.code, len(done.json["changes"]), done.json["refusals"]) == (0, 11, [])
+    assert files(draft) == before
+    assert [path.name for path in draft.parent.glob("draft*")] == ["draft"]
+
+
+def test_what_cannot_be_repaired_is_told_with_the_reason_and_nothing_is_changed(project, draft):
+    configure(draft, norm_before_residual=True)
+    before = files(draft)
+    done = project.run("ckpt", "fix", str(draft))
+    assert done.code == 5
+    assert "cannot be repaired: the draft was trained with norm_before_residual" in done.out
+    assert done.out.splitlines()[-1] == "nothing was changed"
+    as_json = project.run("ckpt", "fix", str(draft), "--json").json
+    assert (as_json["exit_code"], as_json["refusals"][0]["remedy"][:5]) == (5, "train")
+    assert files(draft) == before
+    assert [path.name for path in draft.parent.glob("draft*")] == ["draft"]
+
+
+def test_a_truncated_file_is_to_be_copied_again(project, draft):
+    with (draft / "model.safetensors").open("r+b") as file:
+        file.truncate(500_000)
+    done = project.run("ckpt", "fix", str(draft))
+    assert (done.code, "copy or save the checkpoint again" in done.out) == (5, True)
+
+
+WRONG = [
+    (["--in-place", "--out", "x"], "exclude each other"),
+    (["--no-orig"], "belongs to --in-place"),
+    (["--undo", "--in-place"], "--undo goes alone"),
+    (["--for", "sglang==old"], "no version of sglang"),
+    (["--for", "tgi"], "no rules for an engine 'tgi'"),
+    (["--target", "/nowhere"], "/nowhere does not exist"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG, ids=[" ".join(case[0]) for case in WRONG])
+def test_words_that_make_no_sense_are_refused_before_anything_is_done(project, draft, words, said):
+    before = files(draft)
+    done = project.run("ckpt", "fix", str(draft), *words)
+    assert (done.code, said in done.err, "Traceback" in done.err) == (2, True, False), done.err
+    assert files(draft) == before
+
+
+@pytest.mark.parametrize("path", ["nowhere", "."])
+def test_where_there_is_no_checkpoint_it_says_so(project, path):
+    done = project.run("ckpt", "fix", path)
+    assert (done.code, "Traceback" in done.err) in ((2, False), (5, False)), done.err
+
+
+def test_a_release_of_this_machine_is_never_changed(project, draft, tmp_path):
+    release = tmp_path / "work" / "releases" / "0123"
+    shutil.copytree(draft, release)
+    Path(f"{release}.json").write_text("{}")
+    done = project.run("ckpt", "fix", str(release), "--in-place")
+    assert (done.code, "is a release" in done.err) == (2, True)
+
+
+def test_the_next_command_takes_back_what_broke_off(project, draft):
+    """As after a kill: everything was changed, and the journal is still open."""
+    before = files(draft)
+    assert project.run("ckpt", "fix", str(draft), "--in-place").code == 0
+    (draft / ".deploy-repair.done").rename(draft / ".deploy-repair.begun")
+    shown = project.run("ckpt", "show", str(draft), "--json")
+    assert "layers.0.hidden_norm.weight" in {tensor["name"] for tensor in shown.json["tensors"]}
+    assert files(draft) == before
