@@ -126,6 +126,11 @@ def test_a_llama_draft_of_a_latent_target_has_a_rope_of_its_own():
     assert [finding.verdict for finding in found(GOOD, NEW, target)] == ["PASS"]
 
 
+def test_ropes_that_differ_from_layer_to_layer_are_not_compared():
+    target = {**TARGET, "rope_parameters": {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {}}}
+    assert [finding.verdict for finding in found(GOOD, NEW, target)] == ["PASS"]
+
+
 def test_norm_output_of_a_latent_draft_is_read_a_version_later():
     verdicts = {
         v: [f.verdict for f in found(config(norm_output=True)(latent()), v, KIMI)] for v in ("0.5.12", "0.5.13")

@@ -56,6 +56,16 @@ def test_a_latent_draft_takes_a_latent_backend():
     assert [f.verdict for f in found(latent(), NEW, KIMI, attention_backend="trtllm_mla")] == ["PASS"]
 
 
+def test_without_a_profile_nobody_knows_the_context_that_is_served():
+    (only,) = found(GOOD, NEW, {**TARGET, "max_position_embeddings": 8192}, algorithm=None)
+    assert (only.verdict, "the target for 8192" in only.what) == ("WARN", True)
+
+
+def test_a_draft_that_names_no_context_has_transformers_own():
+    (only,) = found(config(max_position_embeddings=...)(GOOD), NEW, context_length=4096)
+    assert "made for 2048 tokens" in only.what
+
+
 def test_the_targets_own_context_counts_where_none_is_said():
     (only,) = found(GOOD, NEW, {**TARGET, "max_position_embeddings": 8192})
     assert "the target is served with 8192" in only.what

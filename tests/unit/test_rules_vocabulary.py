@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.checkpoint.rules.vocabulary import map_kind
+from deploy.host.remedy import map_kind
 from tests.drafts import ANY, GOOD, TARGET, Change, absolute, backwards, both, config, found, mapped, shaped, without
 
 DEAD = "will serve at accept length 1.00"

@@ -14,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from deploy import registry
-from deploy.checkpoint.config import Config
+from deploy.checkpoint.config import Config, number
 
 MOST = 128  # layers of a draft; a number beyond belief is as good as this one
 
@@ -96,6 +96,12 @@ def everything() -> tuple[Loader, ...]:
     """All rows of all files."""
     modules = (registry.load(__name__, name, "loader") for name in registry.names(__name__))
     return tuple(row for module in modules for row in module.LOADERS)
+
+
+def sized(config: Config, key: str, defaults: Mapping[str, int]) -> int:
+    """A size of the config, or what transformers takes where it is left out."""
+    value = number(config, key)
+    return defaults[key] if value is None else value
 
 
 def unsized(config: Config, *keys: str) -> str:

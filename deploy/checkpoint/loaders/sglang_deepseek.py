@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from deploy.checkpoint.config import Config, aux_ids, mapping, number, top_aux_ids
-from deploy.checkpoint.loaders import MOST, Loader, Parameter, unsized
+from deploy.checkpoint.loaders import MOST, Loader, Parameter, sized, unsized
 
 ARCHITECTURE = "Eagle3DeepseekV2ForCausalLM"
 DEFAULTS = {  # transformers' DeepseekV3Config, where config.json leaves them out
@@ -29,9 +29,8 @@ LAYER = "model.midlayer"
 
 
 def size(config: Config, key: str) -> int:
-    """A size of the config, or what transformers takes where it is left out."""
-    value = number(config, key)
-    return DEFAULTS[key] if value is None else value
+    """A size of the config, or transformers' own."""
+    return sized(config, key, DEFAULTS)
 
 
 def aux_layers(config: Config) -> int:

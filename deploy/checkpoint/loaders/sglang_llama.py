@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 
 from deploy.checkpoint.config import Config, aux_ids, mapping, number
-from deploy.checkpoint.loaders import MOST, Loader, Parameter, unsized
+from deploy.checkpoint.loaders import MOST, Loader, Parameter, sized, unsized
 
 ARCHITECTURE = "LlamaForCausalLMEagle3"
 DEFAULTS = {  # transformers' LlamaConfig, where config.json leaves them out
@@ -37,9 +37,8 @@ LEGACY = (
 
 
 def size(config: Config, key: str) -> int:
-    """A size of the config, or what transformers takes where it is left out."""
-    value = number(config, key)
-    return DEFAULTS[key] if value is None else value
+    """A size of the config, or transformers' own."""
+    return sized(config, key, DEFAULTS)
 
 
 def layer(config: Config, prefix: str, *, first: bool) -> dict[str, Parameter]:
@@ -121,34 +120,23 @@ def _stops(config: Config, *, one_layer: bool) -> str:
     return unsized(config, *sizes, "target_hidden_size")
 
 
+ROW = partial(Loader, "sglang", (ARCHITECTURE,), stacked=STACKED)
+NEW = partial(ROW, stops=partial(_stops, one_layer=False), renames=LEGACY)
 LOADERS = (
-    Loader(
-        "sglang",
-        (ARCHITECTURE,),
-        "<0.5.12",
-        "srt/models/llama_eagle3.py:229-270, sglang 0.5.8",
-        _old,
-        partial(_stops, one_layer=True),
-        stacked=STACKED,
+    ROW(
+        versions="<0.5.12",
+        source="srt/models/llama_eagle3.py:229-270, sglang 0.5.8",
+        parameters=_old,
+        stops=partial(_stops, one_layer=True),
     ),
-    Loader(
-        "sglang",
-        (ARCHITECTURE,),
-        ">=0.5.12,<0.5.18",
-        "srt/models/llama_eagle3.py, sglang 0.5.12.post1",
-        partial(_new, input_norm=False),
-        partial(_stops, one_layer=False),
-        renames=LEGACY,
-        stacked=STACKED,
+    NEW(
+        versions=">=0.5.12,<0.5.18",
+        source="srt/models/llama_eagle3.py, sglang 0.5.12.post1",
+        parameters=partial(_new, input_norm=False),
     ),
-    Loader(
-        "sglang",
-        (ARCHITECTURE,),
-        ">=0.5.18",
-        "srt/models/llama_eagle3.py:325-378, sglang 0.5.23",
-        partial(_new, input_norm=True),
-        partial(_stops, one_layer=False),
-        renames=LEGACY,
-        stacked=STACKED,
+    NEW(
+        versions=">=0.5.18",
+        source="srt/models/llama_eagle3.py:325-378, sglang 0.5.23",
+        parameters=partial(_new, input_norm=True),
     ),
 )

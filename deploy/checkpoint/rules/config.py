@@ -161,13 +161,14 @@ def _target_rope(case: Case) -> Iterator[Finding]:
     if not case.target_config or ("kv_lora_rank" in case.target_config) != ("kv_lora_rank" in case.config):
         return
     ours, theirs = theta(case.config), theta(case.target_config)
-    if ours != theirs:
+    if ours != theirs and None not in (ours, theirs):
         what = f"the draft's rope_theta is {ours}, its target's is {theirs}"
         yield warn(what, "one of them may be a default", "look at what the draft was trained with")
 
 
 def theta(config: Config) -> Any:
-    """The rope_theta that is meant, wherever it stands."""
-    nested = mapping(config, "rope_parameters").get("rope_theta")
-    top = config.get("rope_theta")
-    return next((value for value in (nested, top) if value is not None), THETA)
+    """The rope_theta that is meant, wherever it stands; None where it differs from layer to layer."""
+    nested = mapping(config, "rope_parameters")
+    if any(isinstance(value, dict) for value in nested.values()):
+        return None
+    return next((value for value in (nested.get("rope_theta"), config.get("rope_theta")) if value is not None), THETA)

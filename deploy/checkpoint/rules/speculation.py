@@ -12,6 +12,7 @@ from deploy.checkpoint.rules import Case, fail, unknown, warn
 from deploy.findings import Finding
 
 LATENT = {"trtllm_mla", "cutedsl_mla"}  # attention backends that take nothing else
+SHORTEST = {"llama": 2048}  # transformers' LlamaConfig, where config.json leaves it out
 LENGTHS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
 
 
@@ -82,13 +83,18 @@ def _context(case: Case) -> Iterator[Finding]:
     """The draft is opened with the target's context length, and one that it does not reach ends the start ("is greater
     than the derived context_length", srt/configs/model_config.py:342, 0.5.8; :1299, 0.5.23).
     """
-    ours = context_length(case.config)
+    ours = context_length(case.config) or SHORTEST.get(str(case.config.get("model_type")))
     theirs = case.serving.context_length or (context_length(case.target_config) if case.target_config else None)
     if theirs is None or ours is None or ours >= theirs or case.serving.longer_context:
         return
-    what = f"the draft is made for {ours} tokens of context, the target is served with {theirs}"
+    evidence = f"max_position_embeddings {case.config.get('max_position_embeddings')}"
     remedy = "env.SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1, or a larger max_position_embeddings of the draft"
-    yield fail(what, f"max_position_embeddings {case.config.get('max_position_embeddings')}", remedy, "will not start")
+    if case.serving.algorithm is None:  # no profile: nobody has said with which length and environment
+        what = f"the draft is made for {ours} tokens of context, the target for {theirs}: the server asks for as many"
+        yield warn(what, evidence, remedy)
+        return
+    what = f"the draft is made for {ours} tokens of context, the target is served with {theirs}"
+    yield fail(what, evidence, remedy, "will not start")
 
 
 def context_length(config: Config) -> int | None:
