@@ -118,8 +118,6 @@ def _land(loader: Loader, parameters: Mapping[str, Parameter], tensor: str, shap
     for part, whole, shard in loader.stacked:
         if re.search(part, name):
             stacked = _known(loader, parameters, re.sub(part, whole, name))
-            if stacked is None and loader.stacked_or_else:
-                break
             return _fitted(Landing(tensor, stacked, "stacked", shard), parameters, shape) or _lost(loader, tensor, name)
     for part, whole, shard in loader.halves:
         if part in name:

@@ -46,6 +46,14 @@ FC_NORM_LEGACY = both(
     config(fc_norm=True), *[shaped(f"aux_norm_{name}.weight", 128) for name in ("low", "mid", "high")]
 )
 QKV = [f"midlayer.self_attn.{name}_proj.weight" for name in "qkv"]
+INNER = {"q_proj": (128, 128), "k_proj": (64, 128), "v_proj": (64, 128), "o_proj": (128, 128)}
+TWO_LAYERS = both(
+    config(num_hidden_layers=2),
+    *[shaped(f"layers.1.self_attn.{name}.weight", *shape) for name, shape in INNER.items()],
+    *[shaped(f"layers.1.mlp.{name}_proj.weight", 256, 128) for name in ("gate", "up")],
+    shaped("layers.1.mlp.down_proj.weight", 128, 256),
+    *[shaped(f"layers.1.{name}.weight", 128) for name in ("hidden_norm", "post_attention_layernorm")],
+)
 FOUR_AUX = both(aux(0, 1, 2, 4), shaped("fc.weight", 128, 512))
 INPUT_NORM = both(config(norm_before_fc=True), shaped("input_norm.weight", 384))
 
@@ -70,6 +78,7 @@ HEALTHY: list[tuple[str, str | None, Change]] = [
     ("its old names", NEW, FC_NORM_LEGACY),
     ("four aux layers", NEW, FOUR_AUX),
     ("a norm before fc", "0.5.18", INPUT_NORM),
+    ("two layers, of which the first alone takes embeddings", NEW, TWO_LAYERS),
 ]
 
 
@@ -185,8 +194,8 @@ REMEDIES: list[tuple[str, str, Change, str]] = [
     ("renaming helps", NEW, renamed(lambda name: f"model.{name}"), "hooks/fix_eagle3_keys"),
     ("a newer server helps", OLD, FC_NORM, "upgrade to 0.5.12"),
     ("a newer server helps", "0.5.13", INPUT_NORM, "upgrade to 0.5.18"),
-    ("nothing helps", OLD, shaped("midlayer.self_attn.q_norm.weight", 32), "convert the draft, or train it"),
-    ("nothing helps", OLD, shaped("midlayer.self_attn.k_proj.bias", 64), "convert the draft, or train it"),
+    ("nothing helps", OLD, shaped("midlayer.self_attn.q_norm.weight", 32), "cannot be repaired: convert the draft"),
+    ("nothing helps", OLD, shaped("midlayer.self_attn.k_proj.bias", 64), "cannot be repaired: convert the draft"),
     ("nothing is known", NEW, shaped("what.is.this", 64), "convert the draft, or train it"),
 ]
 

@@ -70,7 +70,6 @@ class Loader:
     vocabulary_map: tuple[str, str] = ("d2t", "hot_token_id")  # pattern, what the server makes of it
     ignored: str = "t2d"
     stacked: tuple[tuple[str, str, str], ...] = ()  # part of a name, what it becomes, shard
-    stacked_or_else: bool = False  # a stacked name that is no parameter is tried as it is
     halves: tuple[tuple[str, str, str], ...] = ()  # part of a name, what it becomes with its other half, shard
     prefix: Literal["optional", "always"] = "optional"  # whether `model.` is put before a name that is none itself
     bare: str = r"^lm_head\."  # names that have no prefix where all others have one

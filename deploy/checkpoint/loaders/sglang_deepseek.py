@@ -100,7 +100,6 @@ ROW = partial(
     ignored=r"(^|\.)t2d$",
     renames=((r"^layers\.0\.", "midlayer."),),
     stacked=((r"\.gate_proj", ".gate_up_proj", "0"), (r"\.up_proj", ".gate_up_proj", "1")),
-    stacked_or_else=True,
     halves=(
         ("q_a_proj", "fused_qkv_a_proj_with_mqa", "q_a"),
         ("kv_a_proj_with_mqa", "fused_qkv_a_proj_with_mqa", "kv_a"),
