@@ -14,7 +14,6 @@ from deploy.checkpoint import facts as files
 from deploy.checkpoint import manifest
 from deploy.checkpoint.facts import Facts
 from deploy.errors import ConfigError
-from deploy.host import outline as outlines
 from deploy.inventory import Inventory
 from deploy.plan import Draft
 from deploy.profile import Profile
@@ -41,11 +40,9 @@ def facts(path: str, remote: Remote | None = None, **ask: Any) -> Facts:
     return files.from_json(_asked(remote, "checkpoint", path, "-", timeout=seconds, stdin=json.dumps(ask)))
 
 
-def outline(path: str, remote: Remote | None = None) -> dict[str, Any]:
-    """Which tensors a checkpoint has, folded, by `deploy/host/outline.py`. ConfigError where there is nothing."""
-    answer = outlines.outline(path) if remote is None else _asked(remote, "outline", path, timeout=ANSWER)
-    files.found(answer)
-    return answer
+def outline(path: str, remote: Remote) -> dict[str, Any]:
+    """Which tensors a checkpoint on a host has, folded there. ConfigError where there is nothing."""
+    return files.found(_asked(remote, "outline", path, timeout=ANSWER))
 
 
 def _asked(remote: Remote, program: str, *words: str, timeout: float, stdin: str = "") -> dict[str, Any]:

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from deploy import drafts, inventory
+from deploy.checkpoint import facts as files
 from deploy.checkpoint.facts import Facts
+from deploy.host import outline as outlines
 from deploy.options import Options
-from deploy.remote import Remote
-from deploy.session import Session
-from deploy.wish import home
+
+if TYPE_CHECKING:
+    from deploy.remote import Remote
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,18 @@ class Where:
 
     def facts(self, **ask: Any) -> Facts:
         """What its files say; `ask` as in `checkpoint.facts.read`. ConfigError where there is nothing."""
+        if self.remote is None:
+            return files.read(Path(self.path), **ask)
+        from deploy import drafts
+
         return drafts.facts(self.path, self.remote, **ask)
 
     def outline(self) -> dict[str, Any]:
         """What tensors it has, folded, by `deploy/host/outline.py`. ConfigError where there is nothing."""
+        if self.remote is None:
+            return files.found(outlines.outline(self.path))
+        from deploy import drafts
+
         return drafts.outline(self.path, self.remote)
 
 
@@ -36,11 +45,19 @@ class Where:
 def opened(paths: Sequence[str], options: Options, command: str, *, locked: bool = False) -> Iterator[list[Where]]:
     """The places of `PATH` and `host:path` words, their hosts reached, and locked if something will be changed there.
 
-    No host is asked where every path lies here; then no inventory is needed either.
+    Where every path lies here no host is asked, no inventory is needed, and what would ask is not even imported: that
+    would take as long as to look at a draft.
     """
-    known = inventory.load(home(options).inventory) if any(":" in path for path in paths) else None
-    split = [drafts.split(path, known) if known else ("", path) for path in paths]
-    hosts = {name: known.host(name) for name, _ in split if name and known}
+    if not any(":" in path for path in paths):
+        yield [Where(path) for path in paths]
+        return
+    from deploy import drafts, inventory
+    from deploy.session import Session
+    from deploy.wish import home
+
+    known = inventory.load(home(options).inventory)
+    split = [drafts.split(path, known) for path in paths]
+    hosts = {name: known.host(name) for name, _ in split if name}
     with Session(options.command("ckpt", command, *paths)) as session:
         if hosts:
             session.open(hosts.values(), locked=locked)

@@ -8,8 +8,8 @@ shape, start, end]}}, "config", "index", "problems": [[what, file, at, outcome]]
 server reads.
 
 Whatever is asked for besides comes as JSON on stdin where there is a `-`: {"values": true} looks at a sample of the
-weights, for at most SECONDS, and says how many tensors were left; with {"deep": true} at all of them. {"digests":
-[names]} gives sums of these tensors' samples, or of all their bytes.
+weights, for at most SECONDS or BRIEF, and says how many tensors were left; with {"deep": true} at all of them.
+{"digests": [names]} gives sums of these tensors' samples, or of all their bytes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from deploy.host.folder import INDEX, PICKLES, NoCheckpoint, files, neighbours, 
 from deploy.host.gguf import Gguf, GgufError
 from deploy.host.header import Header, HeaderError, load, look
 from deploy.host.journal import BEGUN, RepairError, recover
+from deploy.host.spread import spread
 from deploy.host.values import digests, statistics
 
 INTEGERS = {"I64": "q", "I32": "i", "I16": "h", "I8": "b", "U64": "Q", "U32": "I", "U16": "H", "U8": "B", "BOOL": "B"}
 SMALL = 64 << 20  # bytes: a vocabulary map of eight million tokens
-SECONDS = 0.3  # for a look at the values, unless all are asked for
+SECONDS, BRIEF = 0.3, 0.05  # for a look at the values of a draft, of a whole model; unless all are asked for
+DRAFT = 1000  # tensors: of more, so short a sample says little in any case
 
 
 def main() -> None:
@@ -108,12 +110,13 @@ class Found:
                          next(name for name in names if name.endswith(PICKLES)), None, "could not tell")  # fmt: skip
         elif kind == "none":
             self.problem("there is no .safetensors file in it", "", None, "will not start")
+        work = spread(lambda name: _weights(self.root / name), shards)
         if INDEX in names:
             self._read_index(set(shards))
         read = served(shards, set((self.index or {}).values()))
         self.problems += neighbours(names, shards, read)
-        for name in shards:
-            self._read(name, meant=name in read)
+        for name, told in work:
+            self._keep(name, told, meant=name in read)
         self._compare()
 
     def read_gguf(self, name: str) -> None:
@@ -134,24 +137,32 @@ class Found:
 
     def values(self, *, deep: bool) -> dict[str, Any]:
         """Statistics of the values, file by file, and how many tensors there was no time for."""
-        until = math.inf if deep else time.monotonic() + SECONDS
+        count = sum(map(len, self.tensors.values()))
+        until = math.inf if deep else time.monotonic() + (SECONDS if count <= DRAFT else BRIEF)
         found: dict[str, Any] = {}
-        for name, tensors in self.tensors.items():
-            whole = {tensor: line for tensor, line in tensors.items() if self._holds(name, line)}
+        for name in self.tensors:
+            if found and time.monotonic() > until:
+                break
+            whole = self._whole(name, self.tensors[name])
             found.update(statistics(str(self.root / name), self.files[name][1], whole, until, deep=deep))
-        return {"values": found, "unseen": sum(map(len, self.tensors.values())) - len(found)}
+        return {"values": found, "unseen": count - len(found)}
 
     def digests(self, wanted: set[str], *, deep: bool) -> dict[str, str]:
         """Sums of tensors' bytes, to find the same ones under another name."""
         found: dict[str, str] = {}
         for name, tensors in self.tensors.items():
-            these = {tensor: line for tensor, line in tensors.items() if tensor in wanted and self._holds(name, line)}
+            these = {tensor: line for tensor, line in tensors.items() if tensor in wanted}
+            these = self._whole(name, these)
             if these:
                 found.update(digests(str(self.root / name), self.files[name][1], these, deep=deep))
         return found
 
-    def _holds(self, name: str, line: Any) -> bool:
-        return bool(self.files[name][1] + line[3] <= self.files[name][0])
+    def _whole(self, name: str, tensors: dict[str, Any]) -> dict[str, Any]:
+        """Those of a file that is cut off which are not."""
+        size, data, _, _ = self.files[name]
+        if not any(problem[1] == name for problem in self.problems):
+            return tensors
+        return {tensor: line for tensor, line in tensors.items() if data + line[3] <= size}
 
     def _read_index(self, shards: set[str]) -> None:
         """The index, as far as it maps names to files."""
@@ -164,30 +175,16 @@ class Found:
         for name in sorted(set(wanted.values()) - shards):
             self.problem("is named by the index, missing", name, None, "corrupt")
 
-    def _read(self, name: str, *, meant: bool) -> None:
-        """One file of weights; what is wrong with it is a problem, and what else it says is kept."""
-        path = self.root / name
-        try:
-            header, faults = look(path)
-        except HeaderError as error:
-            self.files[name] = [path.stat().st_size, 0, 0, {}]
-            lost = "will not start" if "git-lfs" in error.what else "corrupt"
-            return self.problem(error.what, name, error.at, lost if meant else "")
-        except OSError as error:
-            return self.problem(f"cannot be read: {error.strerror}", name, None, "will not start" if meant else "")
-        for fault in faults:
-            self.problem(fault.what, name, fault.at, "corrupt" if meant else "")
-        self.files[name] = [header.size, header.data_start, len(header.tensors), header.metadata]
-        if not meant:
-            return None
-        self.tensors[name] = header.tensors
-        for tensor in [tensor for tensor in header.tensors if "d2t" in tensor or "t2d" in tensor]:
-            numbers = _integers(path, header, tensor)
-            if "d2t" in tensor:
-                self.maps["d2t"] = numbers
-            else:  # of 160 thousand flags those that are set are asked for
-                self.maps["t2d"] = None if numbers is None else [i for i, known in enumerate(numbers) if known]
-        return None
+    def _keep(self, name: str, told: tuple[Any, ...], *, meant: bool) -> None:
+        """What `_weights` says of one file; that something is wrong with it matters if a server reads it."""
+        described, tensors, problems, maps = told
+        for what, at, outcome in problems:
+            self.problem(what, name, at, outcome if meant else "")
+        if described:
+            self.files[name] = described
+        if meant and described and described[1]:
+            self.tensors[name] = tensors
+            self.maps.update(maps)
 
     def _compare(self) -> None:
         """Names that are in two files, and what the index says against what is there. The server goes by the files."""
@@ -209,6 +206,29 @@ class Found:
             strange = [name for name in tensors if self.index.get(name) != file]
             if strange:
                 self.problem(f"has {some(strange)}, of which the index does not say so", file, None, "")
+
+
+def _weights(path: Path) -> tuple[Any, ...]:
+    """([bytes, where the data begin, tensors, metadata], {tensor: line}, what is wrong: [what, at, outcome], the maps)
+    of one file; the first is empty where nothing could be read.
+    """
+    try:
+        header, faults = look(path)
+    except HeaderError as error:
+        lost = "will not start" if "git-lfs" in error.what else "corrupt"
+        return [path.stat().st_size, 0, 0, {}], {}, [[error.what, error.at, lost]], {}
+    except OSError as error:
+        return [], {}, [[f"cannot be read: {error.strerror}", None, "will not start"]], {}
+    maps = {}
+    for name in [name for name in header.tensors if "d2t" in name or "t2d" in name]:
+        numbers = _integers(path, header, name)
+        if "d2t" in name:
+            maps["d2t"] = numbers
+        else:  # of 160 thousand flags those that are set are asked for
+            maps["t2d"] = None if numbers is None else [i for i, known in enumerate(numbers) if known]
+    plain = dict(zip(header.tensors, map(tuple, header.tensors.values())))  # noqa: B905 (Python 3.8)
+    described = [header.size, header.data_start, len(plain), header.metadata]
+    return described, plain, [[fault.what, fault.at, "corrupt"] for fault in faults], maps
 
 
 def _integers(path: Path, header: Header, name: str) -> list[int] | None:

@@ -10,11 +10,9 @@ names were folded, their numbers stand as {from..to}. With at most PLAIN_ROWS te
 from __future__ import annotations
 
 import json
-import marshal
-import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -23,12 +21,12 @@ from deploy.host.folder import INDEX, PICKLES, NoCheckpoint, files, read_json, s
 from deploy.host.gguf import Gguf, GgufError
 from deploy.host.header import HeaderError, look
 from deploy.host.journal import BEGUN, RepairError, recover
+from deploy.host.spread import spread
 
 NUMBER = re.compile("[0-9]+")
 NAMED = re.compile(r'"([^"\\]*)"\s*:\s*"([^"\\]*\.safetensors)"')
 PLAIN_ROWS = 64
 CHUNK = 1 << 20
-WORKERS, FEW = 4, 8  # processes at most, and shards for each at least
 
 
 def main() -> None:
@@ -55,13 +53,14 @@ def _outlined(path: Path) -> dict[str, Any]:
     of_gguf = bool(shards) and shards[0].endswith(".gguf")
     kind = "gguf" if of_gguf else "safetensors" if shards else "pickle" if _pickles(names) else "none"
     config, wrong = ({}, []) if of_gguf else read_json(root, "config.json")
-    index = _index(root / INDEX) if INDEX in names else None
+    work = spread(lambda name: _shard(root / name), shards)
+    index, unread = _index(root / INDEX) if INDEX in names else (None, [])
     read = served(shards, set(index or {}))
-    problems = broken + ([wrong[:3]] if wrong else [])
+    problems = broken + unread + ([wrong[:3]] if wrong else [])
     problems += [["is named by the index, missing", name, None] for name in sorted({*(index or {})} - {*shards})]
     problems += [["is not read by a server", name, None] for name in shards if name not in read]
     described, found = {}, Rows()
-    for name, shard in _spread(lambda name: _shard(root / name), shards):
+    for name, shard in work:
         size, tensors, names_sum, faults, metadata, groups, plain = shard
         described[name] = [size, tensors]
         config = {**metadata, **config} if of_gguf else config
@@ -94,52 +93,26 @@ def _pickles(names: list[str]) -> bool:
     return any(name.endswith(PICKLES) for name in names)
 
 
-def _spread(work: Callable[[str], tuple[Any, ...]], names: list[str]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """(name, what `work` makes of it), in order; of many by a few processes, which halves the time."""
-    workers = min(WORKERS, os.cpu_count() or 1, len(names) // FEW)
-    pipes = []
-    for number in range(workers if workers > 1 else 0):
-        out, into = os.pipe()
-        pid = os.fork()
-        if not pid:
-            try:
-                _tell(into, [(name, work(name)) for name in names[number::workers]])
-            finally:
-                os._exit(0)
-        os.close(into)
-        pipes.append((pid, out))
-    told: dict[str, tuple[Any, ...]] = {}
-    for pid, out in pipes:
-        with open(out, "rb") as stream:
-            answer = stream.read()
-        os.waitpid(pid, 0)
-        if answer:
-            told.update(marshal.loads(answer))  # noqa: S302 (of our own child)
-    for name in names:
-        yield name, told.get(name) or work(name)  # what a child died of is told by doing it again
-
-
-def _tell(into: int, what: Any) -> None:
-    with open(into, "wb") as stream:
-        marshal.dump(what, stream)
-
-
 def _shard(path: Path) -> tuple[Any, ...]:
     """(bytes, tensors, sum of their names, what is wrong, metadata of a .gguf, groups of tensors, tensors if few)."""
     metadata: dict[str, Any] = {}
     tensors: Mapping[str, Any] = {}
+    faults: list[tuple[str, int | None]]
     try:
         if path.suffix == ".gguf":
             gguf = Gguf(str(path))
-            metadata, tensors, faults = gguf.metadata, gguf.tensors, gguf.faults
+            metadata, tensors, faults = gguf.metadata, gguf.tensors, [*gguf.faults]
         else:
             header, wrong = look(path)
             tensors, faults = header.tensors, [(fault.what, fault.at) for fault in wrong]
+        size = path.stat().st_size
     except (GgufError, HeaderError) as error:
-        faults = [(error.what, error.at)]
+        size, faults = path.stat().st_size, [(error.what, error.at)]
+    except OSError as error:
+        size, faults = 0, [(f"cannot be read: {error.strerror}", None)]
     few = len(tensors) <= PLAIN_ROWS
     plain = [[name, line[0], line[1], 1, line[3] - line[2]] for name, line in tensors.items()] if few else []
-    return path.stat().st_size, len(tensors), sum(map(hash, tensors)), faults, metadata, _groups(tensors), plain
+    return size, len(tensors), sum(map(hash, tensors)), faults, metadata, _groups(tensors), plain
 
 
 def _groups(tensors: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -204,22 +177,23 @@ def _named(template: str, slots: list[list[str]]) -> str:
     return "".join(part + more for part, more in zip_longest(parts, said, fillvalue=""))
 
 
-def _index(path: Path) -> dict[str, tuple[int, int]]:
-    """For each file that the index names: how many tensors it is said to have, and the sum of their names.
-
-    Read piece by piece: of a terabyte's model the index is the largest thing in memory.
+def _index(path: Path) -> tuple[dict[str, tuple[int, int]], list[list[Any]]]:
+    """For each file that the index names: how many tensors it is said to have, and the sum of their names; and what is
+    wrong. Read piece by piece: of a terabyte's model the index is the largest thing in memory.
     """
     found: dict[str, tuple[int, int]] = {}
-    with open(path, encoding="utf-8", errors="replace") as file:
-        rest = ""
-        while True:
-            piece = file.read(CHUNK)
-            text, _, rest = (rest + piece).rpartition(",") if piece else (rest, "", "")
-            for name, shard in NAMED.findall(text):
-                count, total = found.get(shard, (0, 0))
-                found[shard] = (count + 1, total + hash(name))
-            if not piece:
-                return found
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            rest, piece = "", file.read(CHUNK)
+            while piece:
+                text, _, rest = (rest + piece).rpartition(",")
+                piece = file.read(CHUNK)
+                for name, shard in NAMED.findall(text if piece else f"{text},{rest}"):
+                    count, total = found.get(shard, (0, 0))
+                    found[shard] = (count + 1, total + hash(name))
+    except OSError as error:
+        return found, [[f"cannot be read: {error.strerror}", path.name, None]]
+    return found, [] if found else [["maps no tensor to a file", path.name, 0]]
 
 
 if __name__ == "__main__":

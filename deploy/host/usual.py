@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from functools import partial
+from itertools import chain
+from operator import sub
 from typing import NamedTuple
 
 BITS = {
@@ -35,32 +38,32 @@ class Tensor(NamedTuple):
 
 
 def usual(text: bytes, data: int) -> tuple[dict[str, Tensor], dict[str, str]] | None:
-    """A header as safetensors itself writes it, without a fault, in a third of the time that JSON and its hooks take.
+    """A header as safetensors itself writes it, without a fault, in a quarter of the time of JSON and its hooks: column
+    by column, so that Python's own loops do the work for two hundred thousand tensors.
 
-    None where it is not one: then somebody looks closer. Two hundred thousand tensors are read within 0.4 s.
+    None where it is not one: then somebody looks closer.
     """
     try:
         found = text.decode("utf-8").rstrip(" ")
         first = FIRST.match(found)
-        if not first:
+        lines = ENTRY.findall(found, first.end()) if first else []
+        if not first or not lines:
             return None
         metadata = json.loads(first[1] or "{}")
-        lines = ENTRY.findall(found, first.end())
-        at, length, tensors = 0, first.end(), {}
-        kinds: dict[str, tuple[str, tuple[int, ...], int]] = {}
-        for name, kind, start, end in lines:
-            begin, stop = int(start), int(end)
-            dtype, shape, size = kinds.get(kind) or kinds.setdefault(kind, _kind(kind))
-            if begin != at or stop - begin != size:
-                return None
-            at, length = stop, length + len(name) + len(kind) + len(start) + len(end) + AROUND
-            tensors[name] = Tensor(dtype, shape, begin, stop)
+        names, kinds, starts, ends = zip(*lines)  # noqa: B905 (Python 3.8)
+        fits = {kind: _kind(kind) for kind in set(kinds)}
     except (ValueError, KeyError):
         return None
-    # Nothing stands between the entries, none of them came twice, and no byte of the data is left over.
-    tiled = bool(lines) and length == len(found) and found.endswith("}") and at == data
+    dtypes, shapes, sizes = zip(*map(fits.__getitem__, kinds))  # noqa: B905 (Python 3.8)
+    stops = list(map(int, ends))
+    begins = [0, *stops[:-1]]
+    tensors = dict(zip(names, map(partial(tuple.__new__, Tensor), zip(dtypes, shapes, begins, stops))))  # noqa: B905
+    # Nothing stands between the entries, none of them came twice, and each begins where the one before it ends.
+    tiled = first.end() + sum(map(len, chain.from_iterable(lines))) + AROUND * len(lines) == len(found)
+    whole = starts == ("0", *ends[:-1]) and tuple(map(sub, stops, begins)) == sizes and stops[-1] == data
     unique = len(tensors) == len(lines) and (first[1] or "").count('"') == 4 * len(metadata)
-    return (tensors, metadata) if tiled and unique and "__metadata__" not in tensors else None
+    fine = tiled and found.endswith("}") and whole and unique and "__metadata__" not in tensors
+    return (tensors, metadata) if fine else None
 
 
 def _kind(text: str) -> tuple[str, tuple[int, ...], int]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import mul
 from typing import Any
 
-WHOLE, PIECES, PIECE = 16384, 16, 512  # elements: all of up to so many, else so many pieces of so many
+WHOLE, PLACES, EACH = 16384, 16, 512  # elements: all of up to so many, else so many pieces of so many
 BLOCK_READ = 8 << 20
 PLAIN = {
     "F32": "f", "F64": "d", "I64": "q", "I32": "i", "I16": "h", "I8": "b",
@@ -49,13 +49,13 @@ def statistics(
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         for name, line in sorted(tensors.items(), key=lambda item: item[1][3] - item[1][2]):
-            if time.monotonic() > until:
-                break
             content = b"".join(_sample(file, data, line))
             numbers = _decoded(line[0], content)
             if numbers:
                 told = [*_moments(numbers), len(numbers), hashlib.sha256(content).hexdigest()]
                 found[name] = _search(file, data, line, told) if deep else told
+            if time.monotonic() > until:
+                break
     finally:
         os.close(file)
     return found
@@ -83,8 +83,8 @@ def _sample(file: int, data: int, line: Sequence[Any]) -> Iterator[bytes]:
     if count <= WHOLE or not width:
         yield os.pread(file, min(end - start, WHOLE * 8), data + start)
         return
-    for number in range(PIECES):
-        yield os.pread(file, PIECE * width, data + start + (count - PIECE) * number // (PIECES - 1) * width)
+    for number in range(PLACES):
+        yield os.pread(file, EACH * width, data + start + (count - EACH) * number // (PLACES - 1) * width)
 
 
 def _blocks(file: int, data: int, line: Sequence[Any]) -> Iterator[bytes]:

@@ -31,7 +31,8 @@ def findings(case: Case) -> Iterator[Finding]:
     yield from _zero({name: one for name, one in zero.items() if name.endswith(".weight")}, case)
     spread = case.config.get("initializer_range")
     std = spread if type(spread) is float and spread > 0 else 0.02
-    yield from _fresh({name: one for name, one in values.items() if name not in zero}, tensors, std)
+    sound = {name: one for name, one in values.items() if name not in zero and not one.not_finite}
+    yield from _fresh(sound, tensors, std)
     yield from _embeddings(case)
     if values and case.draft.unseen:
         what = f"the values of {case.draft.unseen} of {len(tensors)} tensors were not looked at"

@@ -1,0 +1,68 @@
+"""Work on many files by several processes: all of it is done, in order, whatever becomes of them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from deploy.host.spread import FEW, WORKERS, spread
+
+NAMES = [f"file-{number}" for number in range(WORKERS * FEW + 3)]
+several = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core: one process")
+
+
+@several
+def test_many_files_are_worked_on_by_several_processes_in_order():
+    done = list(spread(lambda name: (name.upper(), os.getpid()), NAMES))
+    assert [(name, told[0]) for name, told in done] == [(name, name.upper()) for name in NAMES]
+    assert 2 <= len({told[1] for _, told in done}) <= WORKERS
+    assert os.getpid() not in {told[1] for _, told in done}
+
+
+@several
+def test_what_a_process_dies_of_is_done_again_here():
+    here = os.getpid()
+
+    def work(name: str) -> tuple[int]:
+        if os.getpid() != here and name == NAMES[1]:
+            os._exit(1)
+        return (os.getpid(),)
+
+    pids = [told[0] for _, told in spread(work, NAMES)]
+    assert pids[1] == here
+    assert pids[0] != here
+
+
+@several
+def test_what_fails_in_a_process_fails_here_too():
+    def work(name: str) -> tuple[str]:
+        if name == NAMES[3]:
+            raise ValueError(name)
+        return (name,)
+
+    with pytest.raises(ValueError, match=NAMES[3]):
+        list(spread(work, NAMES))
+
+
+def test_few_files_and_a_program_of_several_threads_are_left_to_this_process():
+    assert {told[0] for _, told in spread(lambda _: (os.getpid(),), NAMES[: 2 * FEW - 1])} == {os.getpid()}
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait)
+    thread.start()
+    try:
+        assert {told[0] for _, told in spread(lambda _: (os.getpid(),), NAMES)} == {os.getpid()}
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_no_process_is_left_over():
+    def children() -> list[str]:
+        return [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
+
+    before = children()
+    list(spread(lambda name: (name,), NAMES))
+    assert children() == before
