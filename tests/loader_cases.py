@@ -6,6 +6,7 @@ another wherever they can, so that no shape fits by chance.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -319,3 +320,74 @@ CASES: Mapping[str, Question] = {
     "mla of a llama's tensors": ask({**layer("midlayer."), **rest()}, MLA),
     "a llama of mla tensors": ask({**mla_layer("midlayer."), **rest()}),
 }
+
+FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+
+# What says nothing of the checkpoint: (question, words of the reason).
+ODD: Mapping[str, tuple[Question, str]] = {
+    "a dtype that torch does not know": (llama(also(fc__weight=["F3", [HIDDEN, 3 * HIDDEN]])), "dtype F3"),
+    "quantised, and not as its config says": (
+        llama(also(fc__weight=bf16(1, 1)), quantization_config=FP8),
+        "quantised: without a GPU this cannot be tried",
+    ),
+    "code in its config": (
+        llama(model_type="eagle9", auto_map={"AutoConfig": "configuration_eagle.Config"}),
+        "brings code along",
+    ),
+    "a class without a control": (
+        ask({}, "LlamaForCausalLM", hidden_size="wide"),
+        "no healthy checkpoint of that class is known here",
+    ),
+}
+
+PARTS = [
+    ".weight",
+    ".bias",
+    "model.",
+    "midlayer.",
+    "layers.0.",
+    "layers.1.",
+    "self_attn.",
+    "mlp.",
+    "q_proj",
+    "gate_proj",
+]
+PARTS += ["fc_norm.0", "aux_norm_low", "d2t", "t2d", "norm", "fc", "lm_head", "kv_a_proj_with_mqa", "q_a_proj", "x"]
+SETTINGS: list[dict[str, Any]] = [
+    {"bias": True}, {"attention_bias": True}, {"fc_norm": True}, {"use_aux_norm": True}, {"norm_before_fc": True},
+    {"num_hidden_layers": 2}, {"draft_vocab_size": None}, {"draft_vocab_size": 100}, {"tie_word_embeddings": True},
+    {"target_hidden_size": 96}, {"num_aux_hidden_states": 2}, {"num_key_value_heads": 1}, {"head_dim": 32},
+    {"eagle_config": {"norm_before_fc": False, "eagle_aux_hidden_state_layer_ids": [1, 2]}}, {"intermediate_size": 96},
+    {"eagle_aux_hidden_state_layer_ids": [1, 2]}, {"hidden_size": 128}, {"fc_norm": False, "use_aux_norm": None},
+]  # fmt: skip
+
+
+def strange(seed: int) -> Question:
+    """A draft with a few things changed at random: names, shapes, tensors that come and go, the config."""
+    chance = random.Random(seed)
+    architecture = chance.choice([LLAMA, MLA])
+    made = layer if architecture == LLAMA else mla_layer
+    prefix = chance.choice(["midlayer.", "layers.0.", "model.layers.0.", "model.midlayer."])
+    tensors = {**made(prefix), **rest("model." if prefix.startswith("model.") else "")}
+    for change in [AUX_NORMS, FC_NORMS, INPUT_NORM, STACKED_QKV, STACKED_MLP, BIASES, QK_NORMS]:
+        if chance.random() < 0.15:
+            change(tensors)
+    for _ in range(chance.randrange(4)):
+        name = chance.choice(list(tensors))
+        dtype, shape = tensors[name]
+        match chance.randrange(4):
+            case 0:
+                del tensors[name]
+            case 1:
+                old = chance.choice([part for part in PARTS if part in name] or [""])
+                tensors[name.replace(old, chance.choice(PARTS), 1)] = tensors.pop(name)
+            case 2:
+                tensors[name] = [dtype, [max(1, int(length * chance.choice([0.5, 1, 1, 2]))) for length in shape]]
+            case 3:
+                tensors[chance.choice(PARTS) + name] = [dtype, shape]
+    settings: dict[str, Any] = {}
+    for _ in range(chance.choice([0, 0, 1, 1, 2])):
+        settings |= chance.choice(SETTINGS)
+    for name in [name for name in tensors if "q_a_proj" in name and "kv_a_proj" in name]:
+        del tensors[name]  # of both halves at once nobody can say anything
+    return ask(tensors, architecture, **settings)

@@ -39,7 +39,7 @@ def locate(name: str) -> Installed | None:
     Of the base itself, which is a version too, they are its own.
     """
     base = environments.locate(BASE)
-    if base is None or name == f"sglang-{base.version}":
+    if base is None or name in (BASE, f"sglang-{base.version}"):
         return base
     home = folder(name)
     path = os.pathsep.join([str(home), base.env["PYTHONPATH"]])

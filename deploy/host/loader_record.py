@@ -88,7 +88,7 @@ class Recorder:
                 words = str(error) or "{} in {}".format(type(error).__name__, getattr(loader, "__qualname__", loader))
                 self.refused += [[source, name, _shard(source, sources, shard, named), words] for source in sources]
                 return None
-            why = _in_part(list(loaded.shape), self.copied)
+            why = _in_part(list(loaded.shape), self.copied, list(param.shape))
             self.placed += [[source, name, _shard(source, sources, shard, named), why] for source in sources]
             self._filled[name].add(_given(shard, named))
             return told
@@ -124,14 +124,13 @@ def _shards(model: Any) -> dict[str, set[str]]:
     return found
 
 
-def _in_part(given: list[int], copied: list[list[int]]) -> str:
+def _in_part(given: list[int], copied: list[list[int]], whole: list[int]) -> str:
     """Whether the loader wrote as many numbers as it was given: some cut what is too large, and fill up with zeros."""
     written, size = sum(_size(shape) for shape in copied), _size(given)
     if not copied or written == size:
         return ""
-    wanted = f"builds {copied[0]}" if len(copied) == 1 else f"takes {written} numbers"
     rest = "what is over is cut off" if written < size else "the rest is filled with zeros"
-    return f"{given}, the server {wanted}: {rest}"
+    return f"{given}, the server builds {copied[0] if len(copied) == 1 else whole}: {rest}"
 
 
 def _size(shape: list[int]) -> int:

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 # Kernels are imported by name while modules are loaded, and none is called. They need a GPU, or the right one.
-KERNELS = ("sgl_kernel", "sgl_kernel_npu")
+# The last registers shapes of C++ operators, which are not there beside a torch without CUDA.
+KERNELS = ("sgl_kernel", "sgl_kernel_npu", "torchvision._meta_registrations")
 ABSENT = ("vllm",)  # asked for where there is no GPU (layers/rotary_embedding.py), and seldom installed
 RANKS = ("tp", "pp", "attn_tp", "attn_dp", "attn_cp", "moe_ep", "moe_tp", "moe_dp")
 
@@ -64,7 +65,8 @@ class Stubs:
         self.names = names
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ARG002 - the protocol's
-        return ModuleSpec(name, self, is_package=True) if name.split(".", maxsplit=1)[0] in self.names else None  # type: ignore[arg-type]
+        known = name in self.names or name.partition(".")[0] in self.names
+        return ModuleSpec(name, self, is_package=True) if known else None  # type: ignore[arg-type]
 
     def create_module(self, spec: Any) -> Any:
         return StubModule(spec.name)
@@ -105,7 +107,7 @@ def _alone_in_attention(module: Any, server: Any) -> None:
     module.initialize_dp_attention(server, types.SimpleNamespace(hidden_size=1, dtype=torch.float32, hf_config=hf))
 
 
-def build_sglang(question: dict[str, Any]) -> Any:
+def build_sglang(question: dict[str, Any], device: str = "meta") -> Any:
     """The class of the checkpoint's architecture, made of its config.json. Raises what the engine raises."""
     torch = importlib.import_module("torch")
     architecture = question["architecture"]
@@ -117,7 +119,7 @@ def build_sglang(question: dict[str, Any]) -> Any:
     loading = importlib.import_module("sglang.srt.configs.load_config").LoadConfig()
     quantised = loader._get_quantization_config(config, loading) if config.quantization else None  # noqa: SLF001
     utilities = importlib.import_module("sglang.srt.model_loader.utils")
-    with utilities.set_default_torch_dtype(config.dtype), torch.device("meta"):
+    with utilities.set_default_torch_dtype(config.dtype), torch.device(device):
         return made(config.hf_config, quant_config=quantised)
 
 
