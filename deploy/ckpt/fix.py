@@ -20,11 +20,11 @@ from deploy.errors import CheckFailed, ConfigError
 from deploy.host import remedy
 from deploy.host import repair as program
 from deploy.host.remedy import Plan
-from deploy.legible import clean
+from deploy.legible import clean, one_line
 from deploy.options import Options
 from deploy.remote import Remote
 
-SHOWN = 40  # rows of a plan; --json has all of them
+SHOWN, LONG = 60, 70  # rows of a plan, and characters of a cell; --json has all
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,11 @@ def run(path: str, options: Options, how: How) -> int:
     """0: done, or nothing to do; 5: it cannot be repaired, and nothing was done."""
     _agree(how)
     engine, version = versions.parse(how.engine or "sglang")
-    words = [path, *([how.target] if how.target else [])]
-    with opened(words, options, "fix", locked=not how.dry_run) as places:
-        where = places[0]
+    words = list(dict.fromkeys(word for word in (path, how.out, how.target) if word))
+    with opened(words, options, "fix", locked=not how.dry_run) as opens:
+        places = dict(zip(words, opens, strict=True))
+        where = places[path]
+        to = _there(places[how.out], where) if how.out else None
         told: dict[str, Any] = {"path": path, "recovered": ""}
         if not how.dry_run:
             told["recovered"] = _act(where, {"mode": "recover"})["did"]
@@ -54,11 +56,11 @@ def run(path: str, options: Options, how: How) -> int:
             told["undone"] = told["recovered"] or _act(where, {"mode": "undo"})["did"]
             return _tell(told, options)
         facts = where.facts()
-        target = Target(other.config, other) if how.target and (other := places[1].facts()) else None
+        target = Target(other.config, other) if how.target and (other := places[how.target].facts()) else None
         plan = repair.plan(facts, target.config if target else None, engine, version)
         told |= _as_json(plan)
         if plan and not plan.refusals and not how.dry_run:
-            told |= _done(where, facts, plan, how)
+            told |= _done(where, facts, plan, how, to)
             now = where if how.in_place else Where(told["folder"], where.remote)
             told["verdict"] = _verdict(now.facts(), target, Serving(engine, version))
     return _tell(told, options, dry=how.dry_run)
@@ -74,18 +76,18 @@ def _agree(how: How) -> None:
         raise ConfigError("--undo goes alone: it takes back the last repair that was done in place")
 
 
-def _done(where: Where, facts: Facts, plan: Plan, how: How) -> dict[str, Any]:
+def _done(where: Where, facts: Facts, plan: Plan, how: How, to: str | None) -> dict[str, Any]:
     """Carry a plan out: in place, into a new folder, or of a release into a new release."""
     task = remedy.task(plan)
-    release = _release(facts.path, where.remote)
+    folder = posixpath.dirname(facts.path) if facts.path.endswith(".safetensors") else facts.path
+    release = _release(folder, where.remote)
     if how.in_place:
         if release:
-            raise ConfigError(f"{facts.path} is a release, which is never changed", remedy="leave out --in-place")
+            raise ConfigError(f"{folder} is a release, which is never changed", remedy="leave out --in-place")
         return _act(where, {**task, "mode": "in-place", "orig": not how.no_orig})
-    if release and where.remote and not how.out:
-        return _as_release(where.remote, facts.path, release, task)
-    out = how.out or f"{posixpath.dirname(facts.path) if facts.path.endswith('.safetensors') else facts.path}-fixed"
-    return _act(where, {**task, "mode": "new", "out": _there(out, where)})
+    if release and where.remote and to is None:
+        return _as_release(where.remote, folder, release, task)
+    return _act(where, {**task, "mode": "new", "out": to or f"{folder}-fixed"})
 
 
 def _verdict(draft: Facts, target: Target | None, serving: Serving) -> str:
@@ -94,12 +96,16 @@ def _verdict(draft: Facts, target: Target | None, serving: Serving) -> str:
     return verdicts.pop() if len(verdicts) == 1 else "could not tell"
 
 
-def _there(out: str, where: Where) -> str:
-    """The new folder's path where the checkpoint lies; `host:path` is taken too."""
+def _there(out: Where, where: Where) -> str:
+    """The new folder's path where the checkpoint lies; on a host, a relative one lies beside it."""
+    if out.remote is not None and out.remote is not where.remote:
+        raise ConfigError(
+            f"--out names {out.remote.host.name}, where the checkpoint does not lie", remedy="copy it first"
+        )
     if where.remote is None:
-        return str(Path(out).expanduser().absolute())
-    out = out.removeprefix(f"{where.remote.host.name}:")
-    return out if out.startswith(("/", "~")) else posixpath.join(posixpath.dirname(where.path.rstrip("/")), out)
+        return str(Path(out.path).expanduser().absolute())
+    beside = posixpath.dirname(where.path.rstrip("/"))
+    return out.path if out.path.startswith("~") else posixpath.join(beside, out.path)
 
 
 def _release(path: str, remote: Remote | None) -> str:
@@ -156,9 +162,10 @@ def _lines(told: Mapping[str, Any], *, dry: bool) -> list[str]:
     if "undone" in told:
         return [told["undone"]]
     changes = told["changes"]
-    wide = min(max((len(change["old"]) for change in changes), default=0), 60)
+    rows = [(change["where"], *(one_line(change[side], LONG) for side in ("old", "new"))) for change in changes[:SHOWN]]
+    wide = max((len(old) for _, old, _ in rows), default=0)
     lines = [told["recovered"]] if told["recovered"] else []
-    lines += [f"{change['where']}:  {change['old']:{wide}}  ->  {change['new']}" for change in changes[:SHOWN]]
+    lines += [f"{where}:  {old:{wide}}  ->  {new}" for where, old, new in rows]
     lines += [f"... and {len(changes) - SHOWN} more"] if len(changes) > SHOWN else []
     lines += [f"note: {note}" for note in told["notes"]]
     for refusal in told["refusals"]:

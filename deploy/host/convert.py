@@ -2,7 +2,7 @@
 
 A part of `remedy.py`. Sources: speculators 0.9.0, config of the saved model; vLLM 0.33.0,
 transformers_utils/configs/speculators/algos.py; SGLang 0.5.8 to 0.5.23, models/llama_eagle3.py `__init__`,
-models/kimi_k25_eagle3.py, models/deepseek_v2.py `set_eagle3_layers_to_capture`.
+models/kimi_k25_eagle3.py.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deploy.host.counting import IDS, counted
+
 LLAMA = "LlamaForCausalLMEagle3"
 NOT_SGLANGS = {None, "Eagle3DraftModel", "Eagle3Speculator", "Eagle3LlamaForCausalLM", "LlamaForCausalLM"}
 SPECULATORS = {
     "speculators_model_type", "speculators_version", "speculators_config", "transformer_layer_config", "auto_map",
     "embed_requires_grad",
 }  # fmt: skip
-IDS = "eagle_aux_hidden_state_layer_ids"
-AS_IS = ("deepseek", "kimi", "glm4moelite")  # targets that take aux ids without adding 1, unless the first is 1
 DEAD_IF_NULL = ("target_hidden_size", "num_aux_hidden_states", "eagle_config")  # read, and not looked at
 
 
@@ -176,8 +176,9 @@ def _aux_layers(
     nested = config.get("eagle_config")
     eagle = dict(nested) if isinstance(nested, dict) else {}
     if isinstance(top, list) and top and not eagle.get(IDS):
-        ids = _counted(top, old, found, target, version)
-        if ids is None:
+        ids, refusal = counted(top, old, target, version)
+        if refusal:
+            found.refused.append(refusal)
             return
         del config[IDS]
         eagle = {**eagle, IDS: ids, "use_aux_hidden_state": True}
@@ -189,45 +190,6 @@ def _aux_layers(
         eagle["use_aux_hidden_state"] = True  # or fc, which fuses several layers, is skipped in silence
     if eagle:
         config["eagle_config"] = eagle
-
-
-def _counted(
-    ids: list[Any],
-    old: Mapping[str, Any],
-    found: Conversion,
-    target: Mapping[str, Any] | None,
-    version: tuple[int, ...],
-) -> list[int] | None:
-    """As SGLang counts. vLLM means the input of a layer by its id, SGLang its output, so 1 less; but some targets take
-    the id as it is since 0.5.13, unless the first is 1.
-    """
-    if not all(type(number) is int for number in ids):
-        found.refused.append(("the aux layers are no whole numbers", f"{IDS}: {ids}", "write what it was trained with"))
-        return None
-    remedy = f"write eagle_config.{IDS} yourself, as SGLang counts"
-    if "speculators_model_type" not in old and ids[0] not in (1, 2):
-        what = "how the aux layers are counted, as SGLang does or as vLLM does, cannot be told"
-        found.refused.append((what, f"{IDS}: {ids}, at the top level", remedy))
-        return None
-    if "speculators_model_type" not in old and ids[0] == 1:
-        return list(ids)  # vLLM's usual ones begin with 2, SGLang's with 1
-    family = _family(old, target)
-    as_is = any(word in family for word in AS_IS)
-    if ids[0] == 2 or (family and not as_is) or (as_is and version and version < (0, 5, 13)):
-        return [number - 1 for number in ids]
-    if as_is and version:
-        return list(ids)
-    what = "which aux layers are to be written depends on the " + ("server's version" if family else "target")
-    found.refused.append((what, f"{IDS}: {ids}", "say --for sglang==VERSION" if family else "say --target PATH"))
-    return None
-
-
-def _family(old: Mapping[str, Any], target: Mapping[str, Any] | None) -> str:
-    """The target's class, in small letters; of a Speculators folder its verifier's."""
-    verifier = old.get("speculators_config")
-    verifier = verifier.get("verifier") if isinstance(verifier, dict) else None
-    classes = (target or (verifier if isinstance(verifier, dict) else {})).get("architectures")
-    return str(classes[0]).lower() if isinstance(classes, list) and classes else ""
 
 
 def _vocabulary(found: Conversion, tensors: Mapping[str, Any]) -> None:

@@ -130,6 +130,7 @@ def _changed(folder: str, work: Work, entry: dict[str, Any]) -> str:
     path, grown, way = os.path.join(folder, work.name), entry["grown"], "header rewritten in its place"
     if entry["orig"]:
         duplicate(path, os.path.join(folder, entry["orig"]))
+        sync_folder(os.path.dirname(path))
     with opened(path, os.O_RDWR) as file:
         moved = not grown or ranged(file, INSERT, grown)
         if moved:
@@ -141,6 +142,7 @@ def _changed(folder: str, work: Work, entry: dict[str, Any]) -> str:
         way = f"{grown >> 10} KiB of room made in front of the data, which stay where they are"
     if not moved:
         shared = anew(path, path, work.head, work.before, {at: content for at, _, content in work.patches})
+        sync_folder(os.path.dirname(path))
         way = f"written anew, its data {'shared' if shared else 'copied'}: the file system cannot make room in front"
     with opened(path, os.O_RDONLY) as file:
         if not same(file, entry, work.start):

@@ -161,6 +161,7 @@ def _restored(folder: str, entry: dict[str, Any]) -> bool:
         return False
     if not moved:
         anew(path, path, head, Header({}, {}, there, size), patches)
+        sync_folder(os.path.dirname(path))
     _drop_copy(folder, entry, head)
     return True
 

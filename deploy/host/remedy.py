@@ -20,6 +20,7 @@ from deploy.host.convert import Conversion, converted
 
 CODES = {"I64": "q", "I32": "i", "I16": "h", "I8": "b", "U64": "Q", "U32": "I", "U16": "H", "U8": "B"}
 LAYERS = re.compile(r"(?:model\.)?layers\.(\d+)\.")
+NO_DRAFT = "this is no EAGLE-3 draft in safetensors: there is nothing to repair"
 WHOLE = "copy or save the checkpoint again; what is in it is not known"
 
 
@@ -73,13 +74,15 @@ def plan(facts: Any, target: Mapping[str, Any] | None = None, engine: str = "", 
     """
     if facts.format == "pickle":
         return Plan(refusals=(Refusal("the weights are pickles, which run code when they are opened", "", WHOLE),))
-    broken = [problem for problem in facts.problems if problem.outcome and problem.file != "config.json"]
+    if facts.format == "gguf":
+        return Plan(notes=(NO_DRAFT,))
+    broken = [problem for problem in facts.problems if problem.outcome]
+    broken = [problem for problem in broken if (problem.file, problem.what) != ("config.json", "is missing")]
     if broken:
         why = "\n".join(f"{problem.file}: {problem.what}" if problem.file else problem.what for problem in broken)
         return Plan(refusals=(Refusal("the files are broken, which no repair mends", why, WHOLE),))
-    names = [portable(name) for name in facts.tensors]
-    if facts.format != "safetensors" or not any(name.endswith("hidden_norm.weight") for name in names):
-        return Plan(notes=("this is no EAGLE-3 draft in safetensors: there is nothing to repair",))
+    if not any(portable(name).endswith("hidden_norm.weight") for name in facts.tensors):
+        return Plan(notes=(NO_DRAFT,))
     fitted = converted(facts, {portable(name): facts.tensors[name] for name in facts.tensors}, target, engine, version)
     vocabulary = (target or {}).get("vocab_size") or fitted.config.get("vocab_size")
     rename, collisions = _renames(facts, fitted, engine)
@@ -97,18 +100,17 @@ def seen(answer: Mapping[str, Any]) -> SimpleNamespace:
     """What `checkpoint.py` answered, with the fields that `plan` looks at."""
     tensors = {
         name: SimpleNamespace(dtype=dtype, shape=tuple(shape), file=file)
-        for name, (dtype, shape, _, _, file) in answer.get("tensors", {}).items()
+        for file, lines in answer["tensors"].items()
+        for name, (dtype, shape, _, _) in lines.items()
     }
-    problems = [
-        SimpleNamespace(what=what, file=file, outcome=outcome) for what, file, _, outcome in answer.get("problems", ())
-    ]
-    t2d = answer.get("t2d")
+    problems = [SimpleNamespace(what=what, file=file, outcome=outcome) for what, file, _, outcome in answer["problems"]]
+    t2d = answer["t2d"]
     return SimpleNamespace(
         format=answer["format"],
         tensors=tensors,
         problems=problems,
-        config=answer.get("config", {}),
-        d2t=answer.get("d2t"),
+        config=answer["config"],
+        d2t=answer["d2t"],
         t2d=None if t2d is None else frozenset(t2d),
     )
 

@@ -26,7 +26,7 @@ from typing import Any
 from deploy.host.header import HeaderError, load, read
 from deploy.host.inplace import Work, change
 from deploy.host.journal import LOCK, RepairError, locked, recover, undo
-from deploy.host.rewrite import duplicate, renamed, rewrite, stamp, sync_folder
+from deploy.host.rewrite import duplicate, renamed, rewritten, stamp, sync_folder
 
 NOTE = ".deploy-repair.json"  # hidden: no part of what is in the folder
 MOVED = "it changed since it was looked at: run the command again"
@@ -38,8 +38,9 @@ def main() -> None:
 
 def act(task: Mapping[str, Any]) -> dict[str, Any]:
     """Do what a task says; the answer, also of what went wrong."""
-    path = Path(task["path"]).expanduser()
+    path = Path(task["path"])
     try:
+        path = path.expanduser()
         if task["mode"] == "new":
             return _new(path, Path(task["out"]).expanduser(), task)
         return _in_place(path, task)
@@ -49,6 +50,11 @@ def act(task: Mapping[str, Any]) -> dict[str, Any]:
         return {"error": str(error), "remedy": "look at the file; nothing was changed"}
     except OSError as error:
         return {"error": _told(error, path), "remedy": _remedy(error)}
+    except (
+        ValueError,
+        RuntimeError,
+    ) as error:  # a null byte in the path, half a character in config.json; a link to itself
+        return {"error": f"{path}: {error}", "remedy": "nothing was changed"}
 
 
 def _in_place(path: Path, task: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,7 +230,7 @@ def _filled(folder: Path, incoming: Path, names: list[str], task: Mapping[str, A
             how[name] = "written"
         elif name in _changed_weights(task):
             rename, patch = task.get("rename", {}).get(name, {}), _patches(folder / name, name, task)
-            how[name] = "shared" if rewrite(folder / name, target, rename, patch).shared else "copied"
+            how[name] = "shared" if rewritten(folder / name, target, rename, patch).shared else "copied"
         else:
             how[name] = "shared" if duplicate(folder / name, target) else "copied"
     return how

@@ -43,12 +43,24 @@ def rewrite(
     `target` appears complete and synced, or not at all. Raises HeaderError where two names would become one, or where
     the file changes meanwhile.
     """
+    written = rewritten(source, target, rename, patch or {})
+    sync_folder(os.path.dirname(os.path.abspath(target)))
+    return written
+
+
+def rewritten(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    rename: Mapping[str, str],
+    patch: Mapping[str, bytes],
+) -> Written:
+    """The same, for who syncs the folder of `target` when all of its files are there."""
     before = read(source)
     after = renamed(source, before, rename)
     # safetensors aligns data to 8 bytes; data that are not are moved to where they are
     phase = before.data_start if before.data_start % 8 == 0 else 0
     head = encoded(after, before.metadata, roomy(after, before.metadata, phase))
-    patches = {before.tensors[name].start: content for name, content in (patch or {}).items()}
+    patches = {before.tensors[name].start: content for name, content in patch.items()}
     shared = anew(source, target, head, before, patches)
     return Written(read(target), shared)
 
@@ -85,7 +97,7 @@ def _written(
     fill: Callable[[int, int], bool],
     size: int | None,
 ) -> bool:
-    """Make `target` out of `source`: complete and synced, or not there at all."""
+    """Make `target` out of `source`: complete and synced, or not there at all. Its folder is left to be synced."""
     temporary = beside(target)
     try:
         with opened(source, os.O_RDONLY) as old, opened(temporary, os.O_RDWR | NEW) as new:
@@ -99,7 +111,6 @@ def _written(
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-    sync_folder(os.path.dirname(temporary))
     return shared
 
 

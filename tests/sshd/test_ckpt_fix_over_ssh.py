@@ -78,6 +78,10 @@ def test_a_new_folder_beside_it_and_little_on_the_wire(project, host):
     assert host.inside("sh", "-c", SUMS, "sh", "/srv/draft") == before
     again = project.run("ckpt", "fix", f"{host.name}:/srv/draft", "--json")
     assert (again.code, again.json["did"]) == (0, "is there already")
+    named = project.run("ckpt", "fix", f"{host.name}:/srv/draft", "--out", "draft-other", "--json")
+    assert (named.code, named.json["folder"]) == (0, "/srv/draft-other"), named.err
+    elsewhere = project.run("ckpt", "fix", str(EXAMPLES / "draft"), "--out", f"{host.name}:/srv/x")
+    assert (elsewhere.code, "where the checkpoint does not lie" in elsewhere.err) == (2, True)
 
 
 def test_in_place_and_back_again(project, host):

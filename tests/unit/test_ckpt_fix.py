@@ -148,8 +148,9 @@ def test_a_release_of_this_machine_is_never_changed(project, draft, tmp_path):
     release = tmp_path / "work" / "releases" / "0123"
     shutil.copytree(draft, release)
     Path(f"{release}.json").write_text("{}")
-    done = project.run("ckpt", "fix", str(release), "--in-place")
-    assert (done.code, "is a release" in done.err) == (2, True)
+    for path in (release, release / "model.safetensors"):
+        done = project.run("ckpt", "fix", str(path), "--in-place")
+        assert (done.code, "is a release" in done.err) == (2, True)
 
 
 def test_the_next_command_takes_back_what_broke_off(project, draft):

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from deploy.checkpoint import repair
 from deploy.checkpoint.facts import Facts, Problem, Tensor
@@ -208,7 +210,9 @@ IDS = [  # aux ids as vLLM counts, target, version, as SGLang counts
     ([3, 6, 10], LLAMA, None, [2, 5, 9]),
     ([3, 6, 10], KIMI, "0.5.12", [2, 5, 9]),
     ([3, 6, 10], KIMI, "0.5.13", [3, 6, 10]),
-    ([3, 6, 10], KIMI, None, None),
+    ([1, 6, 10], KIMI, "0.5.12", [0, 5, 9]),
+    ([3, 6, 10], KIMI, None, "say --for sglang==VERSION"),
+    ([1, 6, 10], KIMI, "0.5.13", "serve it with vLLM"),
 ]
 
 
@@ -216,8 +220,8 @@ IDS = [  # aux ids as vLLM counts, target, version, as SGLang counts
 def test_aux_layers_are_counted_as_the_target_does(ids, target, version, wanted):
     found = facts({**RAW, "eagle_aux_hidden_state_layer_ids": ids, "speculators_config": {}})
     what = planned(found, target, version=version)
-    if wanted is None:
-        assert [refusal.remedy for refusal in what.refusals] == ["say --for sglang==VERSION"]
+    if isinstance(wanted, str):
+        assert [refusal.remedy for refusal in what.refusals] == [wanted]
     else:
         assert after(found, what)["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == wanted
 
@@ -269,6 +273,31 @@ def test_what_no_repair_mends_is_refused_with_the_reason(fields, version, said):
 
 
 NO_CONFIG = Problem("is missing", "config.json", None, "will not start")
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 70) | st.floats() | st.text(max_size=3),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=3), below, max_size=2),
+    max_leaves=6,
+)
+KEYS = sorted({*SGLANG, *RAW, *INNER, "rope_parameters", "rope_theta", "sliding_window", "layer_types", "norm_output"})
+KEYS += ["tie_word_embeddings", "use_sliding_window", "num_hidden_layers", "eagle_config"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    config=st.dictionaries(st.sampled_from(KEYS), ANY, max_size=5),
+    base=st.sampled_from([SGLANG, RAW]),
+    target=st.none() | st.dictionaries(st.sampled_from(["architectures", "vocab_size", "text_config"]), ANY),
+    d2t=st.none() | st.lists(st.integers(-9, 20), max_size=5),
+    version=st.sampled_from([None, "0.5.8", "0.5.23"]),
+)
+def test_whatever_a_config_says_a_plan_is_made_and_what_it_leaves_needs_no_other(config, base, target, d2t, version):
+    found = facts({**base, **config}, d2t=d2t)
+    what = planned(found, target, version=version)
+    if not what.refusals:
+        again = planned(facts(after(found, what), d2t=OFFSETS), target, version=version)
+        assert (list(repair.rows(again)), again.refusals) == ([], ())
+
+
 FINE: list[tuple[str, dict[str, Any], str | None]] = [
     ("a window, where there is the option", {"config": {**SGLANG, "sliding_window": 2048}}, "0.5.12"),
     ("a window that is off", {"config": {**SGLANG, "sliding_window": 9, "use_sliding_window": False}}, "0.5.8"),

@@ -17,6 +17,7 @@ from deploy.checkpoint.config import is_eagle3
 from deploy.checkpoint.rules import Case, config, fail, unknown, warn
 from deploy.checkpoint.trace import Trace, trace
 from deploy.findings import Finding
+from deploy.host.remedy import portable
 
 HARMLESS = re.compile(r"rotary_emb\.|(^|\.)verifier_(norm|lm_head)\.")  # computed anew, or the target's own
 UNUSED = re.compile(r"layers\.[1-9]\d*\.input_layernorm\.weight$")  # only the first layer takes embeddings in
@@ -148,8 +149,3 @@ def _helps(case: Case, loader: loaders.Loader | None, dropped: list[str]) -> boo
     tensors = {portable(name): case.draft.tensors[name] for name in dropped}
     landed = trace(loader, tensors, case.config)
     return not landed.error and not landed.dropped
-
-
-def portable(name: str) -> str:
-    """The spelling that every version knows; `hooks/fix_eagle3_keys` and `deploy ckpt fix` write the same."""
-    return re.sub(r"^layers\.0\.", "midlayer.", re.sub(r"^model\.", "", name))

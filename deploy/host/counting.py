@@ -1,0 +1,59 @@
+"""The ids of a draft's aux layers, as SGLang counts them. A part of `remedy.py`; reads nothing.
+
+vLLM (0.33.0, models/llama_eagle3.py) and Speculators mean the input of a layer by its id, SGLang (models/llama.py,
+`set_eagle3_layers_to_capture`, 0.5.8 to 0.5.23) its output, which is the input of the next: so 1 less. But
+models/deepseek_v2.py and models/glm4_moe_lite.py take ids as they are since 0.5.13, unless the first is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+IDS = "eagle_aux_hidden_state_layer_ids"
+AS_IS = ("deepseek", "kimi", "glm4moelite")  # classes of targets, in small letters
+SINCE = (0, 5, 13)
+
+
+def counted(
+    ids: list[Any], config: Mapping[str, Any], target: Mapping[str, Any] | None, version: tuple[int, ...]
+) -> tuple[list[int], tuple[str, ...]]:
+    """(the ids as SGLang counts, or else a refusal) of ids at the top level of a draft's config.
+
+    In a config that Speculators did not write they may be counted in either way: vLLM's usual ones begin with 2,
+    SGLang's with 1.
+    """
+    if not all(type(number) is int for number in ids):
+        return [], ("the aux layers are no whole numbers", f"{IDS}: {ids}", "write what it was trained with")
+    raw = "speculators_model_type" in config
+    if not raw and ids[0] == 1:
+        return list(ids), ()
+    if not raw and ids[0] != 2:
+        what = "how the aux layers are counted, as SGLang does or as vLLM does, cannot be told"
+        return [], (what, f"{IDS}: {ids}, at the top level", f"write eagle_config.{IDS} yourself, as SGLang counts")
+    return _for(_family(config, target), ids, version)
+
+
+def _for(family: str, ids: list[int], version: tuple[int, ...]) -> tuple[list[int], tuple[str, ...]]:
+    less, evidence = [number - 1 for number in ids], f"{IDS}: {ids}, as vLLM counts"
+    if ids[0] == 2:  # the first is 1 then, which all of them raise
+        return less, ()
+    if not family:
+        return [], ("which aux layers are to be written depends on the target", evidence, "say --target PATH")
+    if not any(word in family for word in AS_IS):
+        return less, ()
+    if not version:
+        what = "which aux layers are to be written depends on the server's version"
+        return [], (what, evidence, "say --for sglang==VERSION")
+    if version >= SINCE and ids[0] == 1:
+        what = "no ids make this server capture these aux layers: it adds 1 to all of them where the first is 1"
+        return [], (what, evidence, "serve it with vLLM")
+    return (list(ids), ()) if version >= SINCE else (less, ())
+
+
+def _family(config: Mapping[str, Any], target: Mapping[str, Any] | None) -> str:
+    """The target's class, in small letters; of a Speculators folder its verifier's."""
+    verifier = config.get("speculators_config")
+    verifier = verifier.get("verifier") if isinstance(verifier, dict) else None
+    classes = (target or (verifier if isinstance(verifier, dict) else {})).get("architectures")
+    return str(classes[0]).lower() if isinstance(classes, list) and classes else ""
