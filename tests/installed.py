@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,11 +24,11 @@ def needs(environment: str) -> None:
 
 
 class Deployment:
-    """A project with the profile `tiny`: a shipped one, on one place and a free port."""
+    """A project with the profile `tiny`: a shipped one, on one place and a free port, but for these fields."""
 
-    def __init__(self, project: Project, place: Place, profile: str) -> None:
+    def __init__(self, project: Project, place: Place, profile: str, **fields: Any) -> None:
         self.project, self.place, self.port = project, place, free_port()
-        project.profile("tiny", extends=profile, hosts=place.name, port=self.port)
+        project.profile("tiny", extends=profile, hosts=place.name, port=self.port, **fields)
         # the environment lies in the user's own cache
         project.environ["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
 
@@ -47,10 +48,10 @@ class Deployment:
 
 
 @contextmanager
-def deployment(folder: Path, place: Place, profile: str) -> Iterator[Deployment]:
+def deployment(folder: Path, place: Place, profile: str, **fields: Any) -> Iterator[Deployment]:
     """A deployment, of which nothing is left at the end."""
     with places.project_on(folder, place) as project:
-        yield Deployment(project, place, profile)
+        yield Deployment(project, place, profile, **fields)
 
 
 def accept_length(done: Done) -> float:

@@ -106,12 +106,12 @@ def project_on(folder: Path, *places: Place, swept: Sequence[str] = (), **more: 
                 place.python(CLEAN, "/home/op/.deploy", "/tmp/deploy.lock", *swept)
 
 
-def broken(name: str, out: Path) -> Path:
-    """One of the tiny pair's broken drafts."""
+def broken(name: str, out: Path, healthy: Path = EXAMPLES / "draft") -> Path:
+    """A broken draft of a healthy one: the tiny pair's, or another's."""
     spec = importlib.util.spec_from_file_location("make_dead", EXAMPLES / "make_dead.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    made: Path = module.make(name, out)
+    made: Path = module.make(name, out, healthy)
     return made

@@ -1,4 +1,4 @@
-"""Make broken EAGLE-3 drafts from the healthy tiny ones: make_dead.py OUT [NAME...] (all of them without a NAME).
+"""Make broken EAGLE-3 drafts of a healthy one: make_dead.py [--of DRAFT] OUT [NAME...] (all of them without a NAME).
 
 Most load without a word and are worth nothing: the target rejects what they draft, so the server answers correctly
 and slowly, at an accept length of about 1. A few do not load at all. Only the standard library is used, and the
@@ -7,6 +7,7 @@ result is the same each time.
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import struct
@@ -16,65 +17,8 @@ from math import prod
 from pathlib import Path
 
 HERE = Path(__file__).parent
-
-Tensor = tuple[str, list[int], bytes]  # safetensors dtype, shape, little-endian data
-Tensors = dict[str, Tensor]
-
-
-# ---- safetensors: u64 header length, JSON header {name: {dtype, shape, data_offsets}}, data ----------------------
-
-
-def read_safetensors(path: Path) -> Tensors:
-    """Every tensor of a file, by name."""
-    blob = path.read_bytes()
-    start = 8 + struct.unpack_from("<Q", blob)[0]
-    header = json.loads(blob[8:start])
-    header.pop("__metadata__", None)
-    return {
-        name: (
-            entry["dtype"],
-            entry["shape"],
-            blob[start + entry["data_offsets"][0] : start + entry["data_offsets"][1]],
-        )
-        for name, entry in header.items()
-    }
-
-
-def write_safetensors(path: Path, tensors: Tensors) -> None:
-    """Write the tensors in the order given."""
-    header, offset = {}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
-        offset += len(data)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values()))
-
-
-def without(name: str) -> Callable[[Tensors], Tensors]:
-    """Leave one tensor out."""
-    return lambda tensors: {key: value for key, value in tensors.items() if key != name}
-
-
-def layer_prefix(prefix: str) -> Callable[[Tensors], Tensors]:
-    """Spell the layer's keys with another prefix than `midlayer.`."""
-    return lambda tensors: {key.replace("midlayer.", prefix): value for key, value in tensors.items()}
-
-
-def wrong_fc(tensors: Tensors) -> Tensors:
-    """Let `fc` join two hidden states instead of three."""
-    dtype, (rows, columns), data = tensors["fc.weight"]
-    narrow, width = columns * 2 // 3, len(data) // rows
-    cut = b"".join(data[row * width : row * width + width * 2 // 3] for row in range(rows))
-    return tensors | {"fc.weight": (dtype, [rows, narrow], cut)}
-
-
-def absolute_d2t(tensors: Tensors) -> Tensors:
-    """Let `d2t` hold the target's token ids; the format wants their distance from the draft's ids."""
-    dtype, shape, data = tensors["d2t"]
-    ids = [index + offset for index, offset in enumerate(struct.unpack(f"<{shape[0]}q", data))]
-    return tensors | {"d2t": (dtype, shape, struct.pack(f"<{shape[0]}q", *ids))}
-
+sys.path.insert(0, str(HERE))  # for who loads this file by its path
+from draft_faults import FAULTS, Checkpoint, read_safetensors, write_safetensors  # noqa: E402
 
 # ---- GGUF: header, key-value pairs, tensor infos, padding, data --------------------------------------------------
 
@@ -151,48 +95,42 @@ GGUF: dict[str, Callable[[bytes], bytes]] = {
     "zero-head.gguf": zero_head,
     "truncated.gguf": truncated,
 }
-SAFETENSORS: dict[str, Callable[[Tensors], Tensors]] = {
-    "no-d2t": without("d2t"),
-    "no-lm-head": without("lm_head.weight"),
-    "layers0": layer_prefix("layers.0."),
-    "unknown-prefix": layer_prefix("decoder."),
-    "wrong-fc": wrong_fc,
-    "absolute-d2t": absolute_d2t,
-}
-NAMES = [*GGUF, *SAFETENSORS, "truncated"]
+NAMES = [*GGUF, *FAULTS, "truncated"]
 
 
-def make(name: str, out: Path) -> Path:
+def make(name: str, out: Path, healthy: Path = HERE / "draft") -> Path:
     """Make one broken draft under `out`: a .gguf file, or a folder with config.json and model.safetensors."""
     if name not in NAMES:
         raise ValueError(f"there is no broken draft {name!r}; known: {', '.join(NAMES)}")
     path = out / name
     if name in GGUF:
         out.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(GGUF[name]((HERE / "draft.gguf").read_bytes()))
+        path.write_bytes(GGUF[name](healthy.with_suffix(".gguf").read_bytes()))
         return path
-    healthy = HERE / "draft"
     path.mkdir(parents=True, exist_ok=True)
-    (path / "config.json").write_bytes((healthy / "config.json").read_bytes())
+    config, data = healthy / "config.json", healthy / "model.safetensors"
     if name == "truncated":
-        (path / "model.safetensors").write_bytes(truncated((healthy / "model.safetensors").read_bytes()))
-    else:
-        write_safetensors(
-            path / "model.safetensors", SAFETENSORS[name](read_safetensors(healthy / "model.safetensors"))
-        )
+        (path / config.name).write_bytes(config.read_bytes())
+        (path / data.name).write_bytes(truncated(data.read_bytes()))
+        return path
+    broken = FAULTS[name](Checkpoint(json.loads(config.read_text()), read_safetensors(data)))
+    (path / config.name).write_text(json.dumps(broken.config, indent=1))
+    write_safetensors(path / data.name, broken.tensors)
     return path
 
 
 def main(argv: list[str]) -> int:
-    if not argv or argv[0].startswith("-"):
-        print(f"{__doc__}\nNames: {', '.join(NAMES)}")
-        return 0 if argv[:1] in (["-h"], ["--help"]) else 2
-    unknown = [name for name in argv[1:] if name not in NAMES]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--of", type=Path, default=HERE / "draft", metavar="DRAFT", help="the healthy draft")
+    given = parser.parse_args(argv)
+    unknown = [name for name in given.names if name not in NAMES]
     if unknown:
-        print(f"there is no broken draft {', '.join(unknown)}; known: {', '.join(NAMES)}", file=sys.stderr)
-        return 2
-    for name in argv[1:] or NAMES:
-        print(make(name, Path(argv[0])))
+        parser.error(f"there is no broken draft {', '.join(unknown)}; known: {', '.join(NAMES)}")
+    all_of_it = [name for name in NAMES if name not in GGUF or given.of.with_suffix(".gguf").exists()]
+    for name in given.names or all_of_it:
+        print(make(name, given.out, given.of))
     return 0
 
 
