@@ -47,7 +47,7 @@ JUDGED: list[tuple[str, str, str, int]] = [
     ("no-lm-head", "vllm==0.32.0", DEAD, 5),
     ("unknown-prefix", "sglang==0.5.23", DEAD, 5),
     ("unknown-prefix", "vllm==0.32.0", "will not start", 5),
-    ("absolute-d2t", "sglang==0.5.23", DEAD, 5),
+    ("absolute-d2t", "sglang==0.5.23", "will not start", 5),
     ("wrong-fc", "sglang==0.5.23", "will not start", 5),
     ("truncated", "sglang==0.5.23", "corrupt", 5),
     ("healthy", "vllm==0.99.0", "could not tell", 10),

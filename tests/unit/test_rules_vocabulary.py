@@ -12,6 +12,8 @@ from deploy.host.remedy import map_kind
 from tests.drafts import ANY, GOOD, TARGET, Change, absolute, backwards, both, config, found, mapped, shaped, without
 
 DEAD = "will serve at accept length 1.00"
+TOKENS = [*range(100), *range(101, 257)]  # whose ids, taken for offsets, stay inside a vocabulary of 520
+FEW = both(config(vocab_size=520), lambda facts: replace(facts, d2t=TOKENS, t2d=frozenset(TOKENS)))
 SICK: list[tuple[str, Change, str, str, str]] = [
     ("no d2t", without("d2t"), "FAIL d2t is missing", "draft_vocab_size 256, vocab_size 512", DEAD),
     ("of floats", shaped("d2t", 256), "FAIL d2t does not hold integers", "dtype F32", "will not start"),
@@ -24,9 +26,10 @@ SICK: list[tuple[str, Change, str, str, str]] = [
     ),
     ("for another head", config(draft_vocab_size=None), "FAIL d2t maps [256] draft tokens", "None", "corrupt"),
     ("not read", lambda facts: replace(facts, d2t=None), "UNKNOWN cannot tell whether d2t", "shape [256]", ""),
-    ("of ids", mapped(absolute), "FAIL d2t holds target ids", "t2d: ", DEAD),
-    ("of ids, no t2d", mapped(absolute, t2d=False), "FAIL d2t holds target ids", "d2t: ", DEAD),
+    ("of ids", mapped(absolute), "FAIL d2t holds target ids", "t2d: ", "will not start"),
+    ("of ids, no t2d", mapped(absolute, t2d=False), "FAIL d2t holds target ids", "d2t: ", "will not start"),
     ("of ids, unsorted", mapped(lambda d2t: absolute(d2t)[::-1]), "FAIL d2t holds target ids", "d2t: ", DEAD),
+    ("of ids, of few tokens", FEW, "FAIL d2t holds target ids", "d2t: ", DEAD),
     ("of neither", mapped(lambda d2t: [n + 1 for n in d2t]), "UNKNOWN cannot tell whether d2t holds", "t2d: ", ""),
     ("of either", mapped(lambda d2t: [*range(256)], t2d=False), "UNKNOWN cannot tell whether d2t", "d2t: ", ""),
     (
@@ -61,7 +64,7 @@ def test_a_healthy_map_passes_sorted_or_not(change):
     assert [finding.verdict for finding in found(change(GOOD), ANY)] == ["PASS"]
 
 
-@pytest.mark.parametrize(("tp", "outcome"), [(1, "will not start"), (8, DEAD), (None, DEAD)])
+@pytest.mark.parametrize(("tp", "outcome"), [(1, "will not start"), (None, "will not start"), (8, DEAD)])
 def test_ids_that_are_led_out_of_the_vocabulary_kill_a_server_on_one_gpu(tp, outcome):
     """Measured with the tiny pair on SGLang 0.5.23 on one CPU: it dies at its first request, which is its own."""
     (only,) = found(mapped(absolute)(GOOD), "0.5.23", tp=tp)

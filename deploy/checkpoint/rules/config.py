@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from packaging.version import Version
 
 from deploy.checkpoint import loaders, versions
-from deploy.checkpoint.config import Config, is_eagle3, mapping
+from deploy.checkpoint.config import is_eagle3, mapping
 from deploy.checkpoint.rules import Case, fail, unknown, warn
 from deploy.findings import Finding
 
@@ -30,7 +29,6 @@ def findings(case: Case) -> Iterator[Finding]:
     yield from _ignored(case)
     yield from _tied(case)
     yield from _rope(case)
-    yield from _target_rope(case)
 
 
 def _speculators(case: Case) -> Finding:
@@ -152,23 +150,3 @@ def _rope(case: Case) -> Iterator[Finding]:
     if nested.get("rope_type", "default") != "default" and not case.config.get("rope_scaling"):
         what = f"{case.server} reads rope_scaling alone: the positions are not scaled"
         yield warn(what, evidence, "write it as rope_scaling as well: deploy ckpt fix")
-
-
-def _target_rope(case: Case) -> Iterator[Finding]:
-    """A draft is mostly trained with its target's rope; one that names another may have lost it. Only where both have
-    the same kind of attention: a draft of Llama layers for a latent target has its own.
-    """
-    if not case.target_config or ("kv_lora_rank" in case.target_config) != ("kv_lora_rank" in case.config):
-        return
-    ours, theirs = theta(case.config), theta(case.target_config)
-    if ours != theirs and None not in (ours, theirs):
-        what = f"the draft's rope_theta is {ours}, its target's is {theirs}"
-        yield warn(what, "one of them may be a default", "look at what the draft was trained with")
-
-
-def theta(config: Config) -> Any:
-    """The rope_theta that is meant, wherever it stands; None where it differs from layer to layer."""
-    nested = mapping(config, "rope_parameters")
-    if any(isinstance(value, dict) for value in nested.values()):
-        return None
-    return next((value for value in (nested.get("rope_theta"), config.get("rope_theta")) if value is not None), THETA)
