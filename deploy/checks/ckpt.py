@@ -40,7 +40,9 @@ def judged(node: Node, remote: Remote, path: str, where: Remote | None) -> list[
     config = remote.place.model.get("config")
     target = Target(config) if isinstance(config, dict) else None
     traced, reason = _asked(node, remote, draft)
-    (*found,) = rules.judge(draft, target, serving(node, remote), traced)
+    cases = rules.cases(draft, target, serving(node, remote), traced)
+    found = rules.agreed([(case, rules.found(case)) for case in cases])
+    found += rules.compared(cases[0]) if len(cases) == 1 else []
     if node.profile.engine.name not in versions.RANGES:
         return [finding for finding in found if finding.verdict != "PASS"]
     by = "the engine's own loader was asked" if traced else f"by our table: {reason}" if reason else ""

@@ -191,3 +191,13 @@ def test_ranges_are_written_as_pip_would():
     ]
     assert versions.spans("sglang", ["a"] * 6) == [("sglang", "a")]
     assert versions.labels("vllm") == ["vllm >=0.32,<0.34"]
+
+
+def test_a_checkpoint_on_a_host_is_judged_there_beside_a_target_here(project, broken):
+    words = ["ckpt", "check", f"localhost:{broken / 'no-d2t'}", "--target", TARGET, "--engine", "sglang==0.5.23"]
+    done = project.run(*words)
+    assert (done.code, done.out.splitlines()[0]) == (5, f"localhost:{broken / 'no-d2t'}: {DEAD} on sglang 0.5.23")
+    healthy = project.run("ckpt", "check", f"localhost:{broken / 'healthy'}", "--target", f"localhost:{TARGET}")
+    assert (healthy.code, healthy.err) == (0, "")
+    missing = project.run("ckpt", "check", "localhost:/nowhere")
+    assert (missing.code, "/nowhere does not exist" in missing.err) == (2, True)

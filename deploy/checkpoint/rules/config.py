@@ -44,7 +44,8 @@ def _class(case: Case) -> Iterator[Finding]:
     """A class that is not registered is looked for in transformers, and not found there: "Cannot find model module"
     (srt/model_loader/utils.py:54, 0.5.8; :156, 0.5.23).
     """
-    if case.loader is not None or case.config.get("auto_map"):
+    there = case.exact is not None and not case.exact.error
+    if case.loader is not None or there or case.config.get("auto_map"):
         return
     known = loaders.of("sglang", case.architecture)
     what = f"{case.server} has no class {case.architecture}"
