@@ -7,7 +7,7 @@ The same type for what our table of loaders says (`checkpoint/loaders`) and for 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -165,9 +165,14 @@ def _paired(
         whole = parameters.get(name)
         if whole is None or len({half.shard for half in found}) < 2:
             yield from ((half.tensor, replace(half, parameter=None, how="dropped", shard=None)) for half in found)
-        elif len({shape[1:] for shape in shapes}) > 1 or (sum(s[0] for s in shapes), *shapes[0][1:]) != whole.shape:
+        elif not _stacks(shapes, whole.shape):
             why = f"{' and '.join(str(list(shape)) for shape in shapes)}, the server builds {list(whole.shape)}"
             yield from ((half.tensor, replace(half, how="refused", why=why)) for half in found)
+
+
+def _stacks(shapes: Sequence[tuple[int, ...]], whole: tuple[int, ...]) -> bool:
+    """Whether these, one on top of the other, make the whole."""
+    return all(shape[1:] == whole[1:] and shape for shape in shapes) and sum(shape[0] for shape in shapes) == whole[0]
 
 
 def _borrowed(loader: Loader, config: Config) -> set[str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from deploy.checkpoint import loaders
-from deploy.checkpoint.facts import Facts
+from deploy.checkpoint.facts import Facts, Tensor
 from deploy.checkpoint.trace import Landing, Trace, differences, trace
 from tests.drafts import GOOD, aux, both, config, latent, layers0, renamed, shaped, without
 
@@ -113,3 +115,51 @@ def test_a_draft_of_four_aux_layers_has_a_wider_fc():
     assert traced(wide).shapes["model.fc.weight"] == (128, 512)
     assert "model.fc_norm.3.weight" in traced(wide).shapes
     assert traced(wide, version="0.5.8").shapes["model.fc.weight"] == (128, 384)
+
+
+PARTS = [
+    "model.",
+    "midlayer.",
+    "layers.0.",
+    "layers.1.",
+    "self_attn.",
+    "mlp.",
+    "q_a_proj",
+    "kv_a_proj_with_mqa",
+    "q_proj",
+]
+PARTS += [
+    "gate_proj",
+    "up_proj",
+    "fc",
+    "fc_norm.0",
+    "aux_norm_low",
+    "lm_head",
+    "norm",
+    "d2t",
+    "t2d",
+    ".weight",
+    ".bias",
+    "é",
+    "\n",
+]
+NAMES = st.lists(st.sampled_from(PARTS), min_size=1, max_size=5).map("".join)
+SHAPES = st.lists(st.integers(0, 400), max_size=3).map(tuple)
+
+
+@given(st.dictionaries(NAMES, SHAPES, max_size=8), st.sampled_from(loaders.everything()))
+def test_any_names_and_shapes_are_traced(shapes, loader):
+    tensors = {name: Tensor("F32", shape, 0, 0, "") for name, shape in shapes.items()}
+    found = trace(loader, tensors, latent().config)
+    assert found.error or [landing.tensor for landing in found.landings] == list(tensors)
+    assert set(found.unfilled) <= set(found.shapes)
+
+
+@pytest.mark.parametrize("shape", [(), (48,), (48, 2, 2), (48, 64), (50, 128)])
+def test_halves_that_do_not_make_the_whole_are_refused(shape):
+    halves = [f"midlayer.self_attn.{name}.weight" for name in ("q_a_proj", "kv_a_proj_with_mqa")]
+    found = traced(both(*[shaped(name, *shape) for name in halves])(latent()))
+    assert [landing.tensor for landing in found.landings if landing.how == "refused"] == [
+        "midlayer.self_attn.q_a_proj.weight",
+        "midlayer.self_attn.kv_a_proj_with_mqa.weight",
+    ]
