@@ -57,8 +57,8 @@ def serving(node: Node, remote: Remote) -> Serving:
         places = [words.index(f"--{flag}") for flag in flags if f"--{flag}" in words]
         return words[places[0] + 1] if places and places[0] + 1 < len(words) else None
 
-    def number(flag: str) -> int | None:
-        value = said(flag) or ""
+    def number(*flags: str) -> int | None:
+        value = said(*flags) or ""
         return int(value) if value.isdecimal() else None
 
     return Serving(
@@ -73,7 +73,7 @@ def serving(node: Node, remote: Remote) -> Serving:
         draft_window=number("speculative-draft-window-size"),
         context_length=number("context-length"),
         longer_context=dict(node.env).get(LONGER, "").lower() in {"1", "true", "yes"},
-        tp=number("tp-size") or 1,
+        tp=number("tp-size", "tensor-parallel-size") or 1,
     )
 
 

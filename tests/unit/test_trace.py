@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from deploy.checkpoint import loaders
+from deploy.checkpoint import loaders, versions
 from deploy.checkpoint.facts import Facts, Tensor
 from deploy.checkpoint.trace import Landing, Trace, differences, trace
 from tests.drafts import GOOD, aux, both, config, latent, layers0, renamed, shaped, without
@@ -83,6 +85,17 @@ def test_each_version_has_one_row_at_most(engine):
             rows = [row for row in loaders.of(engine, architecture) if row.covers(version)]
             assert len(rows) <= 1, (architecture, version)
             assert all(SpecifierSet(row.versions) for row in rows)
+
+
+def test_a_version_that_makes_a_difference_begins_a_range():
+    """Else a draft would be judged for no version between two that differ: who adds a row adds its range."""
+    bounds = {(row.engine, spec.version) for row in loaders.everything() for spec in SpecifierSet(row.versions)}
+    rules = Path(loaders.__file__).parent.parent / "rules"
+    source = "".join(path.read_text(encoding="utf-8") for path in [*rules.glob("*.py"), rules.parent / "targets.py"])
+    bounds |= {("sglang", found) for found in re.findall(r'(?:since|>= Version)\("([0-9.]+)"\)', source)}
+    known = {(engine, first) for engine, firsts in versions.RANGES.items() for first in firsts}
+    assert bounds - known == {("vllm", "0.34")}, "what comes after the last range of vLLM is in no table"
+    assert {"0.5.12", "0.5.13", "0.5.18", "0.5.10"} <= {version for _, version in bounds}
 
 
 def test_what_comes_after_a_release_is_that_release():
