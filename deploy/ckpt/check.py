@@ -131,9 +131,14 @@ def _asked(
 
 
 def _whole(rows: Sequence[Row]) -> Verdict:
-    """The verdict of all rows together: where versions disagree, nobody can tell before one is named."""
+    """The verdict of all rows together: where versions disagree, nobody can tell before one is named, unless each fails
+    in its own way; then the newest of the first engine speaks for them.
+    """
     verdicts = {row.verdict for row in rows}
-    return verdicts.pop() if len(verdicts) == 1 else "could not tell"
+    first = [row for row in rows if row.case.serving.engine == rows[0].case.serving.engine]
+    if len(verdicts) == 1 or verdicts <= {*verdict.ORDER}:
+        return first[-1].verdict
+    return "could not tell"
 
 
 def _shown(rows: Sequence[Row]) -> Row:

@@ -89,6 +89,16 @@ def test_without_a_version_each_range_has_its_line_and_a_disagreement_is_no_yes(
     assert project.run("ckpt", "check", str(broken / "healthy"), "--target", TARGET).code == 0
 
 
+def test_where_each_version_fails_in_its_own_way_it_is_certain_that_none_will_do(broken, capsys, tmp_path):
+    shutil.copytree(broken / "healthy", tmp_path / "two")
+    config = json.loads((tmp_path / "two/config.json").read_text())
+    (tmp_path / "two/config.json").write_text(json.dumps({**config, "num_hidden_layers": 2}))
+    assert check.run(str(tmp_path / "two"), TEXT, How(target=TARGET)) == 5
+    lines = [re.sub(r"  +", "  ", line.strip()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0].endswith(f"two: {DEAD}")
+    assert lines[1:3] == ["sglang <0.5.12  will not start", f"sglang >=0.5.12  {DEAD}"]
+
+
 def test_json_is_one_document(project, broken):
     argv = ["ckpt", "check", str(broken / "layers0"), "--target", TARGET, "--json"]
     told = project.run(*argv, "--engine", "sglang==0.5.8").json
