@@ -86,7 +86,10 @@ def test_dead_drafts_fail_the_gate_and_the_healthy_one_passes_it(tiny: Deploymen
 def test_a_draft_that_does_not_load_is_explained(tiny: Deployment, tmp_path: Path) -> None:
     assert tiny.up().code == 0
     cut = places.broken("truncated.gguf", tmp_path / "dead")
-    done = tiny.run("restart", "--ckpt", str(cut))
+    refused = tiny.run("restart", "--ckpt", str(cut))
+    assert (refused.code, "truncated.gguf is truncated" in refused.err) == (5, True), refused.err
+    assert tiny.project.status()["state"] == "serving"
+    done = tiny.run("restart", "--ckpt", str(cut), "waive=[ckpt]")
     assert (done.code, "the GGUF file is cut short" in done.err) == (6, True), done.err
     assert tiny.project.status()["state"] == "dead"
 
