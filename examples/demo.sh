@@ -1,5 +1,6 @@
 #!/bin/sh
-# The story of a dead draft: a healthy server, accept length 1.00, told by the gate; then the good one. `make demo`
+# The story of a dead draft: refused before the load; let pass by name, a healthy server that the gate sees through; then
+# the good one. `make demo`
 set -u
 profile=${1:-local}
 here=$(cd -- "$(dirname -- "$0")" && pwd)
@@ -7,8 +8,8 @@ dead=$(mktemp -d)
 trap 'rm -rf "$dead"' EXIT
 
 case $profile in
-local)                     name=random-head.gguf good="$here/tiny-eagle3/draft.gguf" ;;
-local-sglang | local-vllm) name=no-d2t good="$here/tiny-eagle3/draft" waive="waive=[ckpt]" ;;
+local)                     name=zero-head.gguf good="$here/tiny-eagle3/draft.gguf" ;;
+local-sglang | local-vllm) name=no-d2t good="$here/tiny-eagle3/draft" ;;
 *)                         echo "no demo for $profile" >&2; exit 2 ;;
 esac
 
@@ -19,15 +20,20 @@ run() { printf "$dim\$ deploy %s$plain\n" "$*" >&2; deploy "$@"; }
 
 python3 "$here/tiny-eagle3/make_dead.py" "$dead" "$name" >/dev/null || exit 1
 
-say "1. A draft that loads, and is dead. The server will be healthy; the gate is what tells."
-run up "profile=$profile" "draft.path=$dead/$name" ${waive:-} -y
-code=$?
-[ "$code" -eq 9 ] || { say "expected exit 9 (serving, but below its gates), got $code"; exit 1; }
+expect() { [ "$1" -eq "$2" ] || { say "expected exit $2 ($3), got $1"; exit 1; }; }
 
-say "2. The same server with the good draft."
+say "1. A draft that loads, and is dead. Its files tell: it is refused before anything is touched."
+run up "profile=$profile" "draft.path=$dead/$name" -y
+expect $? 5 "a check failed, nothing was touched"
+
+say "2. The same, let pass by name. The server is healthy and answers well; the gate is what tells."
+run up "profile=$profile" "draft.path=$dead/$name" "waive=[ckpt]" -y
+expect $? 9 "serving, but below its gates"
+
+say "3. The same server with the good draft."
 run restart "profile=$profile" --ckpt "$good" || exit 1
 
-say "3. A question, once more, to what runs now."
+say "4. A question, once more, to what runs now."
 run smoke "profile=$profile" || exit 1
 
 cat >&2 <<END
@@ -38,6 +44,8 @@ That was the main job: push, verify, stop, free, launch, wait, prove. The server
       what runs, as the host tells it
   deploy up profile=$profile
       again: verified, not restarted
+  deploy ckpt check $good
+      where each of its tensors lands, and what is wrong with it
   deploy history
       every run, with its accept length
   deploy plan profile=$profile

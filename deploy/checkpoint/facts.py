@@ -84,7 +84,7 @@ class Facts:
     d2t: Sequence[int] | None = None  # as it lies in the file; None: missing, or not of integers
     t2d: frozenset[int] | None = None  # target ids that the draft can say
     values: Mapping[str, Statistic] = field(default_factory=dict)  # empty unless asked for
-    unseen: int = 0  # tensors for whose values there was no time, or whose type is not read
+    unseen: int = 0  # tensors for whose values there was no time, or that are cut off
     digests: Mapping[str, str] = field(default_factory=dict)  # of tensors that were asked for
 
 

@@ -24,7 +24,8 @@ WIDEST = 120  # characters of a value of config.json
 def run(a: str, b: str, options: Options, *, deep: bool) -> int:
     """Print how B differs from A; 0 where it does not, else 1. ConfigError where one of them is no checkpoint.
 
-    Bytes are read where a tensor may be another one's under a new name: the same sample of each, of all with `deep`.
+    Of each tensor the same sample of bytes is read on both sides, all of them with `deep`; of a whole model only what
+    may be renamed, unless `deep`.
     """
     with opened([a, b], options, "diff") as places:
         first, second = (place.facts() for place in places)
@@ -52,7 +53,7 @@ def _document(
     return {
         "a": {"path": a, "tensors": len(first.tensors), "problems": [asdict(one) for one in first.problems]},
         "b": {"path": b, "tensors": len(second.tensors), "problems": [asdict(one) for one in second.problems]},
-        "bytes": "all" if deep else "a sample of what may be renamed",
+        "bytes": "all" if deep else "a sample of each" if _sampled(first) else "a sample of what may be renamed",
         "differences": [asdict(one) for one in found],
     }
 
@@ -69,8 +70,13 @@ def _lines(a: str, b: str, first: Facts, second: Facts, found: Sequence[Differen
         if len(same) > ROWS:
             yield f"{'':<12}  and {len(same) - ROWS:,} more: --json shows them"
     equal = sum(name in second.tensors for name in first.tensors) - sum(one.a == one.b for one in found if _tensor(one))
-    how = "byte by byte" if deep else "by name, dtype and shape, and renames by a sample of bytes; --deep compares all"
+    looked = ", and a sample of bytes" if _sampled(first) else ""
+    how = "byte by byte" if deep else f"by name, dtype and shape{looked}; --deep compares all bytes"
     yield f"{equal:,} tensors are equal, {how}"
+
+
+def _sampled(facts: Facts) -> bool:
+    return len(facts.tensors) <= diff.SAMPLED
 
 
 def _tensor(one: Difference) -> bool:

@@ -44,11 +44,10 @@ def run(path: str, options: Options, how: How) -> int:
     """0: done, or nothing to do; 5: it cannot be repaired, and nothing was done."""
     _agree(how)
     engine, version = versions.parse(how.engine or "sglang")
-    words = list(dict.fromkeys(word for word in (path, how.out, how.target) if word))
-    with opened(words, options, "fix", locked=not how.dry_run) as opens:
-        places = dict(zip(words, opens, strict=True))
-        where = places[path]
-        to = _there(places[how.out], where) if how.out else None
+    target = _target(how.target, options) if how.target else None
+    with opened([path, *([how.out] if how.out else [])], options, "fix", locked=not how.dry_run) as places:
+        where = places[0]
+        to = _there(places[1], where) if how.out else None
         told: dict[str, Any] = {"path": path, "recovered": ""}
         if not how.dry_run:
             told["recovered"] = _act(where, {"mode": "recover"})["did"]
@@ -56,7 +55,6 @@ def run(path: str, options: Options, how: How) -> int:
             told["undone"] = told["recovered"] or _act(where, {"mode": "undo"})["did"]
             return _tell(told, options)
         facts = where.facts()
-        target = Target(other.config, other) if how.target and (other := places[how.target].facts()) else None
         plan = repair.plan(facts, target.config if target else None, engine, version)
         told |= _as_json(plan)
         if plan and not plan.refusals and not how.dry_run:
@@ -74,6 +72,13 @@ def _agree(how: How) -> None:
         raise ConfigError("--no-orig belongs to --in-place: a new folder leaves the original as it is")
     if how.undo and (how.in_place or how.out or how.dry_run):
         raise ConfigError("--undo goes alone: it takes back the last repair that was done in place")
+
+
+def _target(path: str, options: Options) -> Target:
+    """What the draft is for; its host is not locked, since nothing is changed there."""
+    with opened([path], options, "fix") as (place,):
+        facts = place.facts()
+    return Target(facts.config, facts)
 
 
 def _done(where: Where, facts: Facts, plan: Plan, how: How, to: str | None) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def fix(path: str, *, project: Path | None, as_json: bool, **how: Any) -> int:
 @ckpt.command()
 @_path("a")
 @_path("b")
-@click.option("--deep", is_flag=True, help="Compare the bytes of tensors of equal name and shape.")
+@click.option("--deep", is_flag=True, help="Compare all bytes of tensors of equal name and shape, not a sample.")
 @_project
 @_json
 def diff(a: str, b: str, *, deep: bool, project: Path | None, as_json: bool) -> int:

@@ -27,7 +27,7 @@ from deploy.host.gguf import Gguf, GgufError
 from deploy.host.header import Header, HeaderError, load, look
 from deploy.host.journal import BEGUN, RepairError, recover
 from deploy.host.spread import spread
-from deploy.host.values import digests, statistics
+from deploy.host.values import digests, readable, statistics
 
 INTEGERS = {"I64": "q", "I32": "i", "I16": "h", "I8": "b", "U64": "Q", "U32": "I", "U16": "H", "U8": "B", "BOOL": "B"}
 SMALL = 64 << 20  # bytes: a vocabulary map of eight million tokens
@@ -139,13 +139,16 @@ class Found:
         """Statistics of the values, file by file, and how many tensors there was no time for."""
         count = sum(map(len, self.tensors.values()))
         until = math.inf if deep else time.monotonic() + (SECONDS if count <= DRAFT else BRIEF)
+        readables = sum(
+            readable(line[0]) and line[3] > line[2] for own in self.tensors.values() for line in own.values()
+        )
         found: dict[str, Any] = {}
         for name in self.tensors:
             if found and time.monotonic() > until:
                 break
             whole = self._whole(name, self.tensors[name])
             found.update(statistics(str(self.root / name), self.files[name][1], whole, until, deep=deep))
-        return {"values": found, "unseen": count - len(found)}
+        return {"values": found, "unseen": readables - len(found)}
 
     def digests(self, wanted: set[str], *, deep: bool) -> dict[str, str]:
         """Sums of tensors' bytes, to find the same ones under another name."""

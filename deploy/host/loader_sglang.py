@@ -25,7 +25,7 @@ from typing import Any
 
 # Kernels are imported by name while modules are loaded, and none is called. They need a GPU, or the right one.
 # The last registers shapes of C++ operators, which are not there beside a torch without CUDA.
-KERNELS = ("sgl_kernel", "sgl_kernel_npu", "torchvision._meta_registrations")
+KERNELS = ("sgl_kernel", "sgl_kernel_npu", "flashinfer", "deep_gemm", "torchvision._meta_registrations")
 ABSENT = ("vllm",)  # asked for where there is no GPU (layers/rotary_embedding.py), and seldom installed
 RANKS = ("tp", "pp", "attn_tp", "attn_dp", "attn_cp", "moe_ep", "moe_tp", "moe_dp")
 

@@ -5,6 +5,7 @@ To parse JSON is Python's own work, which threads do one after the other.
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import os
 import threading
@@ -44,7 +45,7 @@ def _collected(
         with open(out, "rb") as stream:
             answer = stream.read()
         os.waitpid(pid, 0)
-        if answer:
+        with contextlib.suppress(EOFError, ValueError, TypeError):  # one that died while it wrote
             told.update(marshal.loads(answer))  # noqa: S302 (of our own child)
     for name in names:
         yield name, told.get(name) or work(name)  # what a child died of is told by doing it again

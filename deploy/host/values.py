@@ -49,7 +49,7 @@ def statistics(
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         for name, line in sorted(tensors.items(), key=lambda item: item[1][3] - item[1][2]):
-            content = b"".join(_sample(file, data, line))
+            content = b"".join(_sample(file, data, line)) if readable(line[0]) else b""
             numbers = _decoded(line[0], content)
             if numbers:
                 told = [*_moments(numbers), len(numbers), hashlib.sha256(content).hexdigest()]
@@ -59,6 +59,11 @@ def statistics(
     finally:
         os.close(file)
     return found
+
+
+def readable(dtype: str) -> bool:
+    """Whether values of this type are understood: those of whole bytes are."""
+    return dtype in PLAIN or dtype in SUSPECT
 
 
 def digests(path: str, data: int, tensors: Mapping[str, Sequence[Any]], *, deep: bool) -> dict[str, str]:
@@ -150,7 +155,9 @@ def _search(file: int, data: int, line: Sequence[Any], told: list[Any]) -> list[
     width, suspect = SUSPECT.get(dtype, (0, b""))
     harmless = bytes(byte for byte in range(256) if byte not in suspect)
     for block in _blocks(file, data, line):
-        zero = zero and block.count(0) == len(block)
+        signed = zero and width and 0x80 not in suspect
+        signs = block[width - 1 :: width].count(0x80) if signed else 0  # of -0.0
+        zero = zero and block.count(0) + signs == len(block)
         searched += len(block)
         if width and block[width - 1 :: width].translate(None, harmless):
             not_finite += sum(not math.isfinite(number) for number in _decoded(dtype, block))

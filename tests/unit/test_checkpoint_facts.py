@@ -300,6 +300,15 @@ def test_the_same_elements_are_looked_at_wherever_a_tensor_lies(tmp_path):
     assert facts.read(tmp_path / "one.safetensors", digests=["x"], deep=True).digests != one.digests
 
 
+def test_values_of_a_type_that_is_not_understood_are_left_out(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    weights(
+        tmp_path / "model.safetensors", {"a": ("F4", [4, 4]), "b": ("F32", [0]), "c": ("C64", [1]), "d": ("U8", [1])}
+    )
+    found = facts.read(tmp_path, values=True, deep=True)
+    assert (set(found.values), found.unseen) == ({"d"}, 0)
+
+
 def test_there_is_a_limit_to_the_time_that_values_take(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     weights(tmp_path / "model.safetensors", {f"{n}.weight": ("BF16", [64, 1024]) for n in range(3000)})

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from deploy.checkpoint import diff, facts
+from deploy.checkpoint.facts import Facts
 from deploy.host import header, rewrite
 from tests.checkpoints import weights
 from tests.project import EXAMPLES, Project
@@ -72,7 +73,7 @@ CASES: list[tuple[str, Change, Change, bool, set[tuple[str, str | None, str | No
         True,
         {("renamed", "norm.weight", "midlayer.hidden.norm2.weight")},
     ),
-    ("a byte, not looked at", lambda _: None, spoilt("fc.weight"), False, set()),
+    ("a byte of the sample", lambda _: None, spoilt("fc.weight"), False, {("changed", "fc.weight", "fc.weight")}),
     ("a byte", lambda _: None, spoilt("fc.weight"), True, {("changed", "fc.weight", "fc.weight")}),
     ("gone", made(SAME), made({"x.weight": SAME["x.weight"]}), False, {("removed", "y.weight", None)}),
     ("new", made({"x.weight": SAME["x.weight"]}), made(SAME), False, {("added", None, "y.weight")}),
@@ -144,11 +145,14 @@ def test_a_tensor_with_another_middle_is_no_rename(pair):
     ]
 
 
-def test_without_deep_only_what_may_be_renamed_is_read(pair):
-    renamed(fc="model_fc")(pair[1])
-    a, b = (facts.read(path) for path in pair)
-    assert diff.wanted(a, b, deep=False) == (["fc.weight"], ["model.fc.weight"])
-    assert diff.wanted(a, a, deep=False) == ([], [])
+def test_of_a_whole_model_only_what_may_be_renamed_is_read():
+    tensors = {f"t{number}": facts.Tensor("U8", (1,), number, number + 1, "x") for number in range(1001)}
+    a = Facts("a", tensors=tensors)
+    b = replace(a, tensors={name.replace("t7", "u") if name == "t7" else name: one for name, one in tensors.items()})
+    assert diff.wanted(a, b, deep=False) == (["t7"], ["u"])
+    assert [len(names) for names in diff.wanted(a, b, deep=True)] == [1001, 1001]
+    few = replace(a, tensors=dict(list(tensors.items())[:1000]))
+    assert len(diff.wanted(few, few, deep=False)[0]) == 1000
 
 
 def test_what_is_cut_off_is_not_compared(pair):

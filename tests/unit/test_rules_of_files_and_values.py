@@ -56,6 +56,12 @@ def filled(name: str, numbers: Callable[[int], list[float]]) -> Callable[[Path],
     return act
 
 
+def silent(folder: Path) -> None:
+    """Nothing leaves the layer: neither its attention nor its mlp."""
+    filled("midlayer.self_attn.o_proj.weight", lambda n: [0.0] * n)(folder)
+    filled("midlayer.mlp.down_proj.weight", lambda n: [-0.0] * n)(folder)
+
+
 def normal(count: int) -> list[float]:
     chance = random.Random(1)
     return [chance.gauss(0, 0.02) for _ in range(count)]
@@ -71,6 +77,7 @@ DEAD, FINE = "will serve at accept length 1.00", ""
 VALUES = [
     ("NaN", filled("norm.weight", lambda n: ONE_NAN * (n // 2)), "FAIL", "hold NaN or infinity", DEAD),
     ("a head of zeros", filled("lm_head.weight", lambda n: [0.0] * n), "FAIL", "are all zero", DEAD),
+    ("a layer of zeros", silent, "FAIL", "nothing comes out of midlayer", DEAD),
     ("zeros somewhere", filled("midlayer.mlp.up_proj.weight", lambda n: [0.0] * n), "WARN", "are all zero", FINE),
     ("new ones", filled("midlayer.hidden_norm.weight", lambda n: [1.0] * n), "WARN", "before any training", FINE),
     ("a new normal one", filled("midlayer.self_attn.q_proj.weight", normal), "WARN", "before any training", FINE),

@@ -37,6 +37,13 @@ def test_what_a_process_dies_of_is_done_again_here():
 
 
 @several
+def test_what_a_process_could_not_tell_is_done_here():
+    here = os.getpid()
+    told = list(spread(lambda name: (name, here == os.getpid(), None if here == os.getpid() else object()), NAMES))
+    assert [one[1] for _, one in told] == [True] * len(NAMES)
+
+
+@several
 def test_what_fails_in_a_process_fails_here_too():
     def work(name: str) -> tuple[str]:
         if name == NAMES[3]:
