@@ -14,6 +14,7 @@ from deploy.checkpoint import facts as files
 from deploy.checkpoint import manifest
 from deploy.checkpoint.facts import Facts
 from deploy.errors import ConfigError
+from deploy.host.journal import RepairError, recover
 from deploy.inventory import Inventory
 from deploy.plan import Draft
 from deploy.profile import Profile
@@ -58,7 +59,7 @@ def found(profile: Profile, inventory: Inventory, remotes: Mapping[str, Remote])
         return
     name, path = split(profile.draft.path, inventory)
     if not name:
-        yield Draft(path, manifest.of(Path(path), manifest.cache_file()))
+        yield Draft(path, manifest.of(_whole(Path(path)), manifest.cache_file()))
         return
     if name not in remotes:
         raise ConfigError(
@@ -68,7 +69,19 @@ def found(profile: Profile, inventory: Inventory, remotes: Mapping[str, Remote])
     if set(remotes) == {name}:
         yield Draft(path, releases.digest(path, remotes[name]), name)
         return
+    facts(path, remotes[name])  # who opens it takes back a repair that broke off
     with TemporaryDirectory(prefix="deploy-fetch-") as folder:
         target = Path(folder, PurePosixPath(path).name)
         remotes[name].transport.fetch(path, target, timeout=releases.READ_BACK)
         yield Draft(str(target), manifest.of(target))
+
+
+def _whole(path: Path) -> Path:
+    """A draft of this machine; a repair of it that broke off is taken back before it is hashed."""
+    try:
+        recover(str(path.expanduser() if path.expanduser().is_dir() else path.expanduser().parent))
+    except (RepairError, OSError) as error:
+        raise ConfigError(
+            f"a repair of {path} broke off, or is at work", evidence=str(error), remedy="deploy ckpt fix ends it"
+        ) from error
+    return path

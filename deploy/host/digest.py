@@ -2,7 +2,8 @@
 
 Runs on a host as `python3 -I -c SOURCE FOLDER`, standard library only, Python 3.8 and later. It lists by the rules
 of `deploy/checkpoint/manifest.py`: links are followed, hidden files are left out, paths are sorted and use `/`.
-A single file is listed alone. What goes wrong stands in "error", and the exit status is 0: the answer is complete.
+A single file is listed alone. A repair that broke off is taken back first. What goes wrong stands in "error", and the
+exit status is 0: the answer is complete.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from deploy.host.journal import RepairError, recover
+
 BLOCK = 1 << 20
 
 
@@ -25,9 +28,10 @@ def main() -> None:
         folder = folder.expanduser()
         paths = [folder] if folder.is_file() else list(walk(folder, ()))
         root = folder.parent if folder.is_file() else folder
+        recover(str(root))
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             files = list(pool.map(lambda path: digest(path, root), paths))
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: ~ of a user who is not there
+    except (RepairError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: ~ of a user who is not there
         print(json.dumps({"folder": str(folder), "error": str(error)}))
         return
     print(json.dumps({"folder": str(folder), "files": sorted(files, key=lambda file: str(file["path"]))}))

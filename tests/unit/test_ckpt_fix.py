@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from deploy.host import header
 from deploy.host.rewrite import rewrite
-from tests.project import EXAMPLES, Project
+from tests.project import EXAMPLES, Done, Project
 
 TARGET = str(EXAMPLES / "target")
 
@@ -161,3 +162,22 @@ def test_the_next_command_takes_back_what_broke_off(project, draft):
     shown = project.run("ckpt", "show", str(draft), "--json")
     assert "layers.0.hidden_norm.weight" in {tensor["name"] for tensor in shown.json["tensors"]}
     assert files(draft) == before
+
+
+@pytest.mark.parametrize("where", ["here", "on the host"])
+def test_a_draft_is_hashed_as_it_was_before_a_repair_broke_off(project, draft, where):
+    path = str(draft) if where == "here" else f"localhost:{draft}"
+    project.fake(draft=path)
+    wished = project.run("plan", "profile=fake", "--json")
+    assert wished.code == 0, wished.err
+    assert project.run("ckpt", "fix", str(draft), "--in-place", "--no-orig").code == 0
+    repaired = project.run("plan", "profile=fake", "--json")
+    (draft / ".deploy-repair.done").rename(draft / ".deploy-repair.begun")
+    taken_back = project.run("plan", "profile=fake", "--json")
+
+    def release(done: Done) -> str:
+        found = re.search(r'"release": "([0-9a-f]{16})"', done.out)
+        assert found, done.out + done.err
+        return found[1]
+
+    assert release(taken_back) == release(wished) != release(repaired)

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from deploy import host
 from deploy.checkpoint import manifest
 
-PROGRAM = (Path(__file__).parents[2] / "deploy/host/digest.py").read_text()
+PROGRAM = host.source("digest")
 
 
 def answer(folder: Path, *options: str, **env: str) -> dict[str, Any]:
