@@ -264,6 +264,9 @@ CASES: Mapping[str, Question] = {
     "d2t of floats": llama(also(d2t=["F32", [DRAFT]])),
     "d2t too short": llama(also(d2t=["I64", [DRAFT // 2]])),
     "d2t of one number": llama(also(d2t=["I64", []])),
+    "d2t of two axes": llama(also(d2t=["I64", [DRAFT, HIDDEN]])),
+    "d2t as a column": llama(also(d2t=["I64", [DRAFT, 1]])),
+    "mla d2t of two axes": mla(also(d2t=["I64", [DRAFT, HIDDEN]])),
     "model.t2d": llama(renamed("t2d", "model.t2d")),
     # layers
     "two layers": ask(two_layers("layers"), num_hidden_layers=2),
@@ -283,6 +286,14 @@ CASES: Mapping[str, Question] = {
     "mla unknown prefix": ask({**mla_layer("decoder."), **rest()}, MLA),
     "mla model. before lm_head": ask({**mla_layer("midlayer."), **rest("", "model.")}, MLA),
     "mla layers.1": ask({**mla_layer("layers.0."), **mla_layer("layers.1."), **rest()}, MLA),
+    "mla both spellings at once": ask({**mla_layer("layers.0."), **mla_layer("midlayer."), **rest()}, MLA),
+    "mla a half more": mla(also(layers__0__self_attn__q_a_proj__weight=bf16(QUERY, 2 * HIDDEN))),
+    "mla halves without a length": mla(
+        also(midlayer__self_attn__q_a_proj__weight=bf16(), midlayer__self_attn__kv_a_proj_with_mqa__weight=bf16())
+    ),
+    "mla halves of other widths under an unknown prefix": mla(
+        all_of(also(x__q_a_proj__weight=bf16(QUERY, HIDDEN), x__kv_a_proj_with_mqa__weight=bf16(LATENT, 2 * HIDDEN)))
+    ),
     "mla no q_a_proj": mla(without("q_a_proj")),
     "mla no kv_a_proj": mla(without("kv_a_proj")),
     "mla fused already": mla(

@@ -82,7 +82,7 @@ def trace(loader: Loader, tensors: Mapping[str, Tensor], config: Config) -> Trac
 
     Where the constructor raises, nothing is loaded: then there are no landings.
     """
-    error = loader.stops(config) or _scalar_map(loader, tensors)
+    error = loader.stops(config) or _no_map(loader, tensors)
     if error:
         return Trace((), error=error)
     parameters = loader.parameters(config)
@@ -95,11 +95,14 @@ def trace(loader: Loader, tensors: Mapping[str, Tensor], config: Config) -> Trac
     )
 
 
-def _scalar_map(loader: Loader, tensors: Mapping[str, Tensor]) -> str:
-    """The length of the map is asked before anything else of it."""
+def _no_map(loader: Loader, tensors: Mapping[str, Tensor]) -> str:
+    """SGLang adds 0, 1, ... to the map, as many as it is long: one number has no length, two axes have to fit."""
     pattern, _ = loader.vocabulary_map
-    alone = [name for name, tensor in tensors.items() if re.search(pattern, name) and not tensor.shape]
-    return f"{alone[0]} is one number, and no table" if alone else ""
+    for name, tensor in tensors.items():
+        fits = tensor.shape and (tensor.shape[-1] in (1, tensor.shape[0]) or tensor.shape[0] == 1)
+        if re.search(pattern, name) and not fits:
+            return f"{name} of shape {list(tensor.shape)} is no list of numbers"
+    return ""
 
 
 def _land(loader: Loader, parameters: Mapping[str, Parameter], tensor: str, shape: tuple[int, ...]) -> Landing:
@@ -155,24 +158,35 @@ def _paired(
     landed: Mapping[str, Landing],
     tensors: Mapping[str, Tensor],
 ) -> Iterator[tuple[str, Landing]]:
-    """What becomes of the halves of fused pairs: both there, they are one tensor; one alone is lost without a word."""
-    halves: dict[str, list[Landing]] = {}
-    for landing in landed.values():
-        if landing.how == "fused" and landing.parameter is not None:
-            halves.setdefault(landing.parameter, []).append(landing)
-    for name, found in halves.items():
-        shapes = [tensors[half.tensor].shape for half in found]
-        whole = parameters.get(name)
-        if whole is None or len({half.shard for half in found}) < 2:
-            yield from ((half.tensor, replace(half, parameter=None, how="dropped", shard=None)) for half in found)
-        elif not _stacks(shapes, whole.shape):
-            why = f"{' and '.join(str(list(shape)) for shape in shapes)}, the server builds {list(whole.shape)}"
-            yield from ((half.tensor, replace(half, how="refused", why=why)) for half in found)
+    """What becomes of the halves of fused pairs: the second to come is joined to the first, and they are one tensor;
+    one alone is lost without a word.
+    """
+    halves = [landing for landing in landed.values() if landing.how == "fused"]
+    yield from ((half.tensor, replace(half, parameter=None, how="dropped", shard=None)) for half in halves)
+    waiting: dict[str | None, dict[str | None, Landing]] = {}
+    for half in halves:
+        pair = waiting.setdefault(half.parameter, {})
+        pair[half.shard] = half
+        if len(pair) == 2:
+            del waiting[half.parameter]
+            shapes = [tensors[one.tensor].shape for one in pair.values()]
+            yield from _joined(parameters.get(half.parameter or ""), list(pair.values()), shapes)
 
 
-def _stacks(shapes: Sequence[tuple[int, ...]], whole: tuple[int, ...]) -> bool:
-    """Whether these, one on top of the other, make the whole."""
-    return all(shape[1:] == whole[1:] and shape for shape in shapes) and sum(shape[0] for shape in shapes) == whole[0]
+def _joined(
+    whole: Parameter | None, pair: Sequence[Landing], shapes: Sequence[tuple[int, ...]]
+) -> Iterator[tuple[str, Landing]]:
+    """Two halves as one tensor. That they fit each other is asked even where there is no such parameter."""
+    fit = all(shapes) and len({shape[1:] for shape in shapes}) == 1
+    if fit and whole is None:
+        return
+    if whole and fit and (sum(shape[0] for shape in shapes), *shapes[0][1:]) == whole.shape:
+        yield from ((half.tensor, half) for half in pair)
+        return
+    told = " and ".join(str(list(shape)) for shape in shapes)
+    why = f"{told}, the server builds {list(whole.shape)}" if whole and fit else f"{told} cannot be joined"
+    yield from ((half.tensor, replace(half, how="refused", why=why)) for half in pair)
+
 
 
 def _borrowed(loader: Loader, config: Config) -> set[str]:
