@@ -223,7 +223,8 @@ def main(out: Path, target_steps: int = 4500, draft_steps: int = 2500) -> None:
     samples = [torch.tensor([encoded.ids, answers(encoded.ids, mark)]) for encoded in tokenizer.encode_batch(text)]
     target = tiny.train_target(batches(samples), target_steps, LAYERS)
     target.save_pretrained(out / "target")
-    d2t, t2d = draft_vocabulary(torch.cat(samples, 1)[0])
+    # without <s>, so that every token has another id in the draft, and none is right by chance where d2t is missing
+    d2t, t2d = draft_vocabulary(torch.cat(samples, 1)[0], [tokenizer.token_to_id("<s>")])
     save_draft(train_draft(target, batches(samples), d2t, draft_steps), d2t, t2d, out / "draft")
 
 

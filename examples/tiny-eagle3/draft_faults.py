@@ -6,6 +6,7 @@ Only the standard library is used, and the result is the same each time.
 from __future__ import annotations
 
 import json
+import random
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -98,6 +99,21 @@ def filled(prefix: str, value: float, suffix: str = "") -> Callable[[Tensors], T
         return dtype, shape, struct.pack("<f", value) * (len(data) // 4)
 
     return lambda tensors: {name: fill(name, tensor) for name, tensor in tensors.items()}
+
+
+def fresh(prefix: str, std: float) -> Callable[[Tensors], Tensors]:
+    """Let every float32 matrix whose name begins so hold what it would before any training."""
+
+    def made(tensors: Tensors) -> Tensors:
+        rng = random.Random(0)
+        new = {}
+        for name, (dtype, shape, data) in tensors.items():
+            if name.startswith(prefix) and len(shape) == 2:
+                values = [rng.gauss(0, std) for _ in range(len(data) // 4)]
+                new[name] = (dtype, shape, struct.pack(f"<{len(values)}f", *values))
+        return tensors | new
+
+    return made
 
 
 def swapped(one: str, other: str) -> Callable[[Tensors], Tensors]:
@@ -194,6 +210,7 @@ FAULTS: dict[str, Fault] = {
     "no-fc": tensors(without("fc.weight")),
     "swapped-norms": tensors(swapped(NORM, HIDDEN_NORM)),
     "nan-norm": tensors(filled("norm.", float("nan"))),
+    "random-layer": tensors(fresh("midlayer.", 0.02)),
     "zero-layer": tensors(filled("midlayer.", 0.0, "_proj.weight")),
     "attention-bias": with_config(with_bias, attention_bias=True),
     "head-norms": tensors(with_head_norms),
