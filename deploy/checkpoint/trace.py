@@ -188,7 +188,6 @@ def _joined(
     yield from ((half.tensor, replace(half, how="refused", why=why)) for half in pair)
 
 
-
 def _borrowed(loader: Loader, config: Config) -> set[str]:
     """Parameters that are the target's: the embeddings, if they are as wide as its own, and the head where the draft
     says that it has none.
