@@ -154,6 +154,7 @@ def _environment(hook: Hook, point: str, node: Node, remote: Remote) -> dict[str
         "DEPLOY_POINT": point,
         "DEPLOY_PORT": str(node.port),
         "DEPLOY_ENGINE": f"{node.profile.engine.name}=={version}" if version else node.profile.engine.name,
+        "DEPLOY_WAIVE": ",".join(node.profile.waive),
         "DEPLOY_MODEL": node.profile.model.path,
         "DEPLOY_DRAFT": draft,
         "DEPLOY_RELEASES": str(Path.home() / ".cache/deploy/releases") if here else place.releases(node),

@@ -4,7 +4,8 @@ The digest is the sha256 of the canonical listing: a JSON array of [path, size, 
 spaces. Its first 16 hex digits name the release folder. These are 64 bits: among a million releases on one host
 the chance of two sharing a name is 3 in 100 million, and whoever doubts it compares the whole digest.
 
-Hidden files are left out: a clone's `.git` holds every weight twice, `.cache` is the downloader's own.
+Hidden files are left out: a clone's `.git` holds every weight twice, `.cache` is the downloader's own. So are
+`*.safetensors.orig*`, which `deploy ckpt fix --in-place` keeps of what it changes.
 `deploy/host/digest.py` lists a host's folder by the same rules.
 """
 
@@ -30,6 +31,7 @@ from deploy.errors import ConfigError, DeployError
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 WEIGHTS = (".safetensors", ".gguf")
 BESIDE = (".json", ".jinja", ".model", ".txt")  # config, tokenizer, chat template, merges
+KEPT = ".safetensors.orig"
 REMEMBERED = 10_000  # files in the cache: about 2 MB
 
 Known = dict[str, list[Any]]  # absolute path -> [size, mtime_ns, inode, sha256]
@@ -149,7 +151,7 @@ def _walk(folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iter
     if (here.st_dev, here.st_ino) in above:
         raise ConfigError(f"{folder} is a link to a folder above it", remedy="remove the link")
     for entry in folder.iterdir():
-        if entry.name.startswith("."):
+        if entry.name.startswith(".") or KEPT in entry.name:
             continue
         with _told(entry):
             mode = entry.stat().st_mode

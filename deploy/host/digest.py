@@ -1,8 +1,8 @@
 """Read every byte of a folder back and print its files as JSON: {"folder", "files": [{"path", "size", "sha256"}]}.
 
 Runs on a host as `python3 -I -c SOURCE FOLDER`, standard library only, Python 3.8 and later. It lists by the rules
-of `deploy/checkpoint/manifest.py`: links are followed, hidden files are left out, paths are sorted and use `/`.
-A single file is listed alone. A repair that broke off is taken back first. What goes wrong stands in "error", and the
+of `deploy/checkpoint/manifest.py`: links are followed, hidden files and kept originals are left out, paths are sorted
+and use `/`. A single file is listed alone. A repair that broke off is taken back first. What goes wrong stands in "error", and the
 exit status is 0: the answer is complete.
 """
 
@@ -43,7 +43,7 @@ def walk(folder: Path, above: tuple[tuple[int, int], ...]) -> Iterator[Path]:
     if (here.st_dev, here.st_ino) in above:
         raise ValueError(f"{folder} is a link to a folder above it")
     for path in folder.iterdir():
-        if path.name.startswith("."):
+        if path.name.startswith(".") or ".safetensors.orig" in path.name:
             continue
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):

@@ -36,8 +36,8 @@ def environment(tmp_path: Path, draft: Path | str) -> dict[str, str]:
     }
 
 
-def hook(tmp_path: Path, draft: Path | str) -> subprocess.CompletedProcess[str]:
-    env = environment(tmp_path, draft)
+def hook(tmp_path: Path, draft: Path | str, **variables: str) -> subprocess.CompletedProcess[str]:
+    env = {**environment(tmp_path, draft), **variables}
     argv = [sys.executable, "-I", f"{env['DEPLOY_LIB']}/fix_eagle3_keys"]
     return subprocess.run(argv, env=env, input="{}", capture_output=True, text=True, check=False, timeout=60)
 
@@ -163,6 +163,15 @@ def test_two_layers_that_would_become_one_are_refused(tmp_path):
     assert done.returncode == 1
     assert "several tensors would get the same name: midlayer.hidden_norm.weight" in done.stderr
     assert not (tmp_path / "releases").exists()
+
+
+@pytest.mark.parametrize("waived", ["ckpt", "gpus,ckpt"])
+def test_what_no_repair_mends_is_left_as_it_is_where_that_is_waived(tmp_path, waived):
+    draft = spelled(tmp_path, "midlayer.", "layers.0.")
+    (draft / "model.safetensors").write_bytes(b"")
+    done = hook(tmp_path, draft, DEPLOY_WAIVE=waived)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "left as it is" in done.stderr
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 20])

@@ -33,7 +33,7 @@ def answer(folder: Path, *options: str, **env: str) -> dict[str, Any]:
 
 def fill(folder: Path) -> Path:
     for number, name in enumerate(
-        ["config.json", "sub/model.safetensors", "a b'\n\u00e9$;.json", ".hidden/x", "empty.json"]
+        ["config.json", "sub/model.safetensors", "a b'\n\u00e9$;.json", ".hidden/x", "empty.json", "a.safetensors.orig"]
     ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"%d" % number * (3_000_000 if number == 1 else number % 4))

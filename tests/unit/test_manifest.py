@@ -34,6 +34,7 @@ SOURCES = [
         "",
         ["a.safetensors", "b.json", "sub/c.txt"],
     ),
+    ("kept originals stay behind", ["config.json", "a.safetensors.orig", "a.safetensors.orig.1"], "", ["config.json"]),
     ("hidden files stay behind", ["config.json", ".git/objects/1", ".gitattributes"], "", ["config.json"]),
     (
         "weights file: its config beside it, no other weights, no index",
