@@ -2,8 +2,8 @@
 
 Runs on a host as `python3 -I -c SOURCE FOLDER`, standard library only, Python 3.8 and later. It lists by the rules
 of `deploy/checkpoint/manifest.py`: links are followed, hidden files and kept originals are left out, paths are sorted
-and use `/`. A single file is listed alone. A repair that broke off is taken back first. What goes wrong stands in "error", and the
-exit status is 0: the answer is complete.
+and use `/`. A single file is listed alone. A repair that broke off is taken back first. What goes wrong stands in
+"error", and the exit status is 0: the answer is complete.
 """
 
 from __future__ import annotations

@@ -70,12 +70,18 @@ def test_it_comes_up_is_verified_answers_and_goes_without_a_trace(tiny: Deployme
 
 def test_dead_drafts_fail_the_gate_and_the_healthy_one_passes_it(tiny: Deployment, tmp_path: Path) -> None:
     assert tiny.up().code == 0
-    for name, most, words in (
-        ("random-head.gguf", 1.01, "not one drafted token is accepted"),
-        ("zero-head.gguf", 1.1, "next to no drafted token is accepted"),
+    served = tiny.project.status()["pid"]
+    zero = str(places.broken("zero-head.gguf", tmp_path / "dead"))
+    refused = tiny.run("restart", "--ckpt", zero)
+    assert (refused.code, "output.weight: all 8,192" in refused.err) == (5, True), refused.err
+    assert tiny.project.status()["pid"] == served
+    random = str(places.broken("random-head.gguf", tmp_path / "dead"))
+    for draft, words, most, said in (
+        (random, [], 1.01, "not one drafted token is accepted"),
+        (zero, ["waive=[ckpt]"], 1.1, "next to no drafted token is accepted"),
     ):
-        done = tiny.run("restart", "--ckpt", str(places.broken(name, tmp_path / "dead")), "--json")
-        assert (done.code, words in done.err) == (9, True), done.err
+        done = tiny.run("restart", "--ckpt", draft, *words, "--json")
+        assert (done.code, said in done.err) == (9, True), done.err
         assert 1.0 <= accept_length(done) < most
         row = tiny.project.status()
         assert (row["state"], row["gates_hold"]) == ("serving", False), "what fails its gate is left to be looked at"

@@ -7,6 +7,7 @@ import shutil
 import struct
 from array import array
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,22 @@ def test_odd_values_are_found(draft, change, verdict, words, outcome):
     assert words in found.what
     assert found.evidence
     assert found.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("output.weight", "FAIL"),
+        ("output_norm.weight", "FAIL"),
+        ("blk.0.attn_output.weight", "WARN"),
+        ("blk.0.ffn_down.weight", "WARN"),
+    ],
+)
+def test_zeros_are_judged_by_the_names_of_a_gguf_too(name, verdict):
+    zeros = facts.read(EXAMPLES / "draft.gguf", values=True)
+    one = replace(zeros.values[name], zeros=zeros.values[name].seen)
+    (case,) = rules.cases(replace(zeros, values={**zeros.values, name: one}), None, Serving("llamacpp"))
+    assert [finding.verdict for finding in rules._topic("values", case)] == [verdict]
 
 
 def test_a_normal_distribution_of_another_width_is_not_taken_for_new(draft):

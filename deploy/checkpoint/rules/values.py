@@ -11,6 +11,7 @@ nn/modules/linear.py `reset_parameters` (even within 1/sqrt(inputs)).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 
 from deploy.checkpoint.facts import Statistic, Tensor
@@ -19,7 +20,8 @@ from deploy.findings import Finding
 
 SURE = 3.0  # standard errors
 LEAST = 1024  # elements, below which a distribution says little
-LAST = ("fc.weight", "lm_head.weight", "norm.weight")  # without which nothing is left of what the draft has learnt
+# Without which nothing is left of what the draft has learnt; llama.cpp's names of the head and the last norm as well.
+LAST = re.compile(r"(^|\.)(fc|lm_head|output|output_norm)\.weight$|norm\.weight$")
 EMBEDDINGS = ("model.embed_tokens.weight", "embed_tokens.weight", "language_model.model.embed_tokens.weight")
 
 
@@ -55,7 +57,7 @@ def _zero(zero: Mapping[str, Statistic], case: Case) -> Iterator[Finding]:
     evidence, remedy = "\n".join(lines[:20]), "look at how it was saved: were these weights sharded over other ranks?"
     closed = {_layer(name) for name in zero if name.endswith(".o_proj.weight")}
     silent = closed & {_layer(name) for name in zero if name.endswith(".down_proj.weight")}
-    if any(name.endswith(LAST) for name in zero):
+    if any(LAST.search(name) for name in zero):
         yield fail("weights that everything passes through are all zero", evidence, remedy)
     elif silent:
         yield fail(f"nothing comes out of {min(silent)}: its weights are all zero", evidence, remedy)
