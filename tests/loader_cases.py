@@ -239,6 +239,7 @@ CASES: Mapping[str, Question] = {
     "k_proj of too many heads": llama(also(midlayer__self_attn__k_proj__weight=bf16(HEADS * HEAD, 2 * HIDDEN))),
     "down_proj turned": llama(also(midlayer__mlp__down_proj__weight=bf16(WIDE, HIDDEN))),
     "down_proj too narrow": llama(also(midlayer__mlp__down_proj__weight=bf16(HIDDEN, WIDE // 2))),
+    "o_proj too narrow": llama(also(midlayer__self_attn__o_proj__weight=bf16(HIDDEN, HIDDEN // 2))),
     "o_proj too wide": llama(also(midlayer__self_attn__o_proj__weight=bf16(HIDDEN, 2 * HIDDEN))),
     "gate_proj too short": llama(also(midlayer__mlp__gate_proj__weight=bf16(WIDE // 2, HIDDEN))),
     "v_proj too short": llama(also(midlayer__self_attn__v_proj__weight=bf16(HEAD, 2 * HIDDEN))),

@@ -101,7 +101,8 @@ def _no_map(loader: Loader, tensors: Mapping[str, Tensor]) -> str:
     for name, tensor in tensors.items():
         fits = tensor.shape and (tensor.shape[-1] in (1, tensor.shape[0]) or tensor.shape[0] == 1)
         if re.search(pattern, name) and not fits:
-            return f"{name} of shape {list(tensor.shape)} is no list of numbers"
+            kind = f"has the shape {list(tensor.shape)}" if tensor.shape else "is one number"
+            return f"{name} {kind}, and no table"
     return ""
 
 
@@ -177,14 +178,13 @@ def _joined(
     whole: Parameter | None, pair: Sequence[Landing], shapes: Sequence[tuple[int, ...]]
 ) -> Iterator[tuple[str, Landing]]:
     """Two halves as one tensor. That they fit each other is asked even where there is no such parameter."""
-    fit = all(shapes) and len({shape[1:] for shape in shapes}) == 1
-    if fit and whole is None:
+    if whole is None and _stacks(shapes, (sum(shape[0] for shape in shapes if shape), *shapes[0][1:])):
         return
-    if whole and fit and (sum(shape[0] for shape in shapes), *shapes[0][1:]) == whole.shape:
+    if whole and _stacks(shapes, whole.shape):
         yield from ((half.tensor, half) for half in pair)
         return
     told = " and ".join(str(list(shape)) for shape in shapes)
-    why = f"{told}, the server builds {list(whole.shape)}" if whole and fit else f"{told} cannot be joined"
+    why = f"{told}, the server builds {list(whole.shape)}" if whole else f"{told} cannot be joined"
     yield from ((half.tensor, replace(half, how="refused", why=why)) for half in pair)
 
 
