@@ -210,6 +210,16 @@ def train_draft(target: LlamaForCausalLM, batch: Callable[[], tuple[Tensor, Tens
     return draft
 
 
+def end_last(d2t: Tensor, end: int) -> Tensor:
+    """The map with its tokens in order, but for the end of the text.
+
+    With the id that the target knows it by, it would be right where d2t is missing; with id 0 where all logits are
+    zero or NaN. SGLang counts what is accepted behind it, so that a dead draft would not look dead.
+    """
+    ids = d2t + torch.arange(len(d2t))
+    return torch.cat([ids[ids != end], ids[ids == end]]) - torch.arange(len(d2t))
+
+
 def main(out: Path, target_steps: int = 4500, draft_steps: int = 2500) -> None:
     torch.manual_seed(0)
     random.seed(0)
@@ -223,8 +233,8 @@ def main(out: Path, target_steps: int = 4500, draft_steps: int = 2500) -> None:
     samples = [torch.tensor([encoded.ids, answers(encoded.ids, mark)]) for encoded in tokenizer.encode_batch(text)]
     target = tiny.train_target(batches(samples), target_steps, LAYERS)
     target.save_pretrained(out / "target")
-    # without <s>, so that every token has another id in the draft, and none is right by chance where d2t is missing
-    d2t, t2d = draft_vocabulary(torch.cat(samples, 1)[0], [tokenizer.token_to_id("<s>")])
+    d2t, t2d = draft_vocabulary(torch.cat(samples, 1)[0])
+    d2t = end_last(d2t, tokenizer.token_to_id("</s>"))
     save_draft(train_draft(target, batches(samples), d2t, draft_steps), d2t, t2d, out / "draft")
 
 

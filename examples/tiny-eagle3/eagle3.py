@@ -121,13 +121,9 @@ def rotate(x: Tensor, turns: Tensor) -> Tensor:
     return x * turns[0] + turned * turns[1]
 
 
-def draft_vocabulary(ids: Tensor, never: list[int]) -> tuple[Tensor, Tensor]:
-    """The commonest tokens but for `never`: d2t (target id minus draft id, for each draft id) and t2d (is this target
-    id in it?).
-    """
-    counts = torch.bincount(ids, minlength=VOCAB)
-    counts[never] = -1
-    common = torch.sort(torch.topk(counts, DRAFT_VOCAB).indices).values
+def draft_vocabulary(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """The commonest tokens: d2t (target id minus draft id, for each draft id) and t2d (is this target id in it?)."""
+    common = torch.sort(torch.topk(torch.bincount(ids, minlength=VOCAB), DRAFT_VOCAB).indices).values
     t2d = torch.zeros(VOCAB, dtype=torch.bool)
     t2d[common] = True
     return common - torch.arange(DRAFT_VOCAB), t2d

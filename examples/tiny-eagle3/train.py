@@ -187,7 +187,7 @@ def main(out: Path, target_steps: int = 1600, draft_steps: int = 900) -> None:
     ids = torch.tensor(tokenizer.encode(text).ids)
     target = train_target(lambda: (batch(ids),) * 2, target_steps, LAYERS)
     target.save_pretrained(out / "target")
-    d2t, t2d = draft_vocabulary(ids, [])
+    d2t, t2d = draft_vocabulary(ids)
     save_draft(train_draft(target, ids, d2t, draft_steps), d2t, t2d, out / "draft")
 
 
