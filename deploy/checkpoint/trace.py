@@ -188,6 +188,11 @@ def _joined(
     yield from ((half.tensor, replace(half, how="refused", why=why)) for half in pair)
 
 
+def _stacks(shapes: Sequence[tuple[int, ...]], whole: tuple[int, ...]) -> bool:
+    """Whether these, one on top of the other, make the whole."""
+    return all(shape[1:] == whole[1:] and shape for shape in shapes) and sum(shape[0] for shape in shapes) == whole[0]
+
+
 def _borrowed(loader: Loader, config: Config) -> set[str]:
     """Parameters that are the target's: the embeddings, if they are as wide as its own, and the head where the draft
     says that it has none.
