@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 Config = Mapping[str, Any]
+TEXT = ("llm_config", "language_config", "text_config")
+LIMIT = 1 << 40  # of a size; beyond it nothing is one, and products of it have more digits than Python prints
 
 
 def number(config: Config, key: str) -> int | None:
-    """A whole number of the config; None where there is none, or something else."""
+    """A whole number of the config; None where there is none, or something else, or one beyond all belief."""
     value = config.get(key)
-    return value if type(value) is int else None
+    return value if type(value) is int and -LIMIT < value < LIMIT else None
 
 
 def mapping(config: Config, key: str) -> dict[str, Any]:
@@ -21,8 +23,12 @@ def mapping(config: Config, key: str) -> dict[str, Any]:
 
 
 def text(config: Config) -> Config:
-    """The part that describes the text model: of a model that sees as well, it lies inside."""
-    return mapping(config, "text_config") or config
+    """The part that describes the text model: of a model that sees or hears as well, it lies inside
+    (`get_hf_text_config` in SGLang's srt/utils/hf_transformers/common.py, 0.5.23).
+    """
+    thinker = mapping(config, "thinker_config")
+    inner = (mapping(thinker, "text_config"), thinker, *(mapping(config, key) for key in TEXT))
+    return next((found for found in inner if found), config)
 
 
 def architecture(config: Config) -> str:
@@ -42,7 +48,7 @@ def aux_ids(config: Config) -> list[Any]:
     (srt/model_executor/model_runner.py, 0.5.8; model_runner_components/spec_aux_hidden_state.py, 0.5.23).
     """
     ids = mapping(config, "eagle_config").get("eagle_aux_hidden_state_layer_ids")
-    return ids if isinstance(ids, list) else []
+    return [int(one) if type(one) is float and one.is_integer() else one for one in ids] if type(ids) is list else []
 
 
 def top_aux_ids(config: Config) -> list[Any]:

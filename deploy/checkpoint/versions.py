@@ -26,8 +26,12 @@ OLDEST = {"vllm": ">=0.32"}
 
 
 def parse(text: str) -> tuple[str, str | None]:
-    """`sglang==0.5.8`, or `sglang` alone for all of its versions. ConfigError with what is known."""
+    """`sglang==0.5.8`, or `sglang` alone for all of its versions, in any case of letters.
+
+    ConfigError with what is known.
+    """
     name, equals, version = (part.strip() for part in text.partition("=="))
+    name = name.lower()
     if name not in RANGES:
         known = f"{registry.nearest(name, sorted(RANGES))}; write it as sglang==0.5.8"
         raise ConfigError(f"there are no rules for an engine {name!r}", remedy=known)
@@ -38,6 +42,9 @@ def parse(text: str) -> tuple[str, str | None]:
     except InvalidVersion:
         told = f"write it as {name}=={NEWEST[name]}, or {name} alone for all versions"
         raise ConfigError(f"{version!r} is no version of {name}", remedy=told) from None
+    if of(version) is None:
+        told = f"leave it out: {name} alone is judged for all versions"
+        raise ConfigError(f"{version} is what an install calls itself that does not know its version", remedy=told)
     return name, version
 
 

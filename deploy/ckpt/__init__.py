@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deploy import registry
 from deploy.checkpoint import facts as files
 from deploy.checkpoint.facts import Facts
+from deploy.errors import ConfigError
 from deploy.host import outline as outlines
+from deploy.legible import one_line
 from deploy.options import Options
 
 if TYPE_CHECKING:
@@ -48,6 +52,8 @@ def opened(paths: Sequence[str], options: Options, command: str, *, locked: bool
     Where every path lies here no host is asked, no inventory is needed, and what would ask is not even imported: that
     would take as long as to look at a draft.
     """
+    if not all(paths):
+        raise ConfigError("a path is empty", remedy="name a folder, a .safetensors or a .gguf file, or one on a host")
     if not any(":" in path for path in paths):
         yield [Where(path) for path in paths]
         return
@@ -57,11 +63,25 @@ def opened(paths: Sequence[str], options: Options, command: str, *, locked: bool
 
     known = inventory.load(home(options).inventory)
     split = [drafts.split(path, known) for path in paths]
+    for path, (name, rest) in zip(paths, split, strict=True):
+        _meant(path, name, rest, sorted(known.hosts))
     hosts = {name: known.host(name) for name, _ in split if name}
     with Session(options.command("ckpt", command, *paths)) as session:
         if hosts:
             session.open(hosts.values(), locked=locked)
         yield [Where(path, session.remotes[name] if name else None) for name, path in split]
+
+
+def _meant(path: str, host: str, rest: str, known: list[str]) -> None:
+    """ConfigError where a host is meant that nobody knows, or nothing on it."""
+    if host and not rest:
+        raise ConfigError(f"{path} names nothing on {host}", remedy=f"write it as {host}:/data/draft")
+    name, colon, _ = path.partition(":")
+    if not host and colon and "/" not in name and not os.path.lexists(path):
+        told = f"there is no host {one_line(name)!r} in the inventory, and no file {one_line(path)!r} here"
+        raise ConfigError(
+            told, remedy=f"{registry.nearest(name, known)}; --project names the folder of another inventory"
+        )
 
 
 def options(project: Path | None, *, as_json: bool) -> Options:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Container, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import click
 from packaging.version import Version
 
 from deploy.checkpoint import exact, rules, verdict, versions
-from deploy.checkpoint.config import is_eagle3
 from deploy.checkpoint.facts import Facts
 from deploy.checkpoint.rules import Case, Serving, Target
 from deploy.checkpoint.rules.values import EMBEDDINGS
@@ -22,12 +21,14 @@ from deploy.errors import ConfigError
 from deploy.facts import interpreter
 from deploy.findings import Finding
 from deploy.host.interpreter import ask
-from deploy.legible import clean
+from deploy.legible import one_line
 from deploy.options import Options
 
 COLOURS = {"PASS": "green", "WARN": "yellow", "FAIL": "red", "UNKNOWN": "magenta"}
 WORDS = {"vocabulary map": "MAP", "ignored": "IGNORED", "dropped": "DROPPED", "refused": "REFUSED"}
 SHOWN, LINES = 400, 8  # rows of the trace, and of a finding's evidence, as text
+FEW = 4  # lines that may be shown twice
+WIDEST, LONGEST = 120, 500  # characters of a cell, of what is told
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,10 @@ def run(path: str, options: Options, how: How) -> int:
 
     ConfigError where there is no checkpoint, or a word is not known.
     """
-    engine = versions.parse(how.engine) if how.engine else None
-    with opened([path, *([how.target] if how.target else [])], options, "check") as places:
+    engine = None if how.engine is None else versions.parse(how.engine)
+    with opened([path, *([] if how.target is None else [how.target])], options, "check") as places:
         draft = places[0].facts(values=True, deep=how.deep)
-        target = _target(places[1]) if how.target else None
+        target = None if how.target is None else _target(places[1])
         asked = _asked(draft, target, engine, how, places[0]) if how.exact else None
     rows, told = asked or (_rows(draft, target, engine), [])
     whole = _whole(rows)
@@ -83,15 +84,18 @@ def _target(place: Where) -> Target:
 
 def _rows(draft: Facts, target: Target | None, engine: tuple[str, str | None] | None) -> list[Row]:
     """One row a range of versions; without an engine, of all engines that there are tables for."""
-    if engine is None and not is_eagle3(draft.config):
+    if engine is None and not rules.is_draft(draft):
         return [_unknown(draft, target)]
     engines = [engine] if engine else [(name, None) for name in versions.RANGES]
     rows = []
     for name, version in engines:
         said = version or (versions.RANGES[name][0] if len(versions.RANGES[name]) == 1 else None)
-        cases = rules.cases(draft, target, Serving(name, said))
-        spans = [f"{name} {version}"] if version else versions.labels(name)
-        rows += [Row(span, rules.found(case), case) for span, case in zip(spans, cases, strict=True)]
+        found = _spans(draft, target, Serving(name, said), None)
+        rows += (
+            found
+            if version
+            else [replace(row, server=label) for row, label in zip(found, versions.labels(name), strict=True)]
+        )
     return rows
 
 
@@ -101,7 +105,9 @@ def _unknown(draft: Facts, target: Target | None) -> Row:
     found = [finding for finding in rules.found(case) if finding.verdict != "PASS"]
     kind = case.architecture or f"a .{draft.format}"
     what = f"no table says where a server puts the tensors of {kind}: only the files were looked at"
-    return Row("any server", found or [rules.unknown(what, "", "serve it, and look at what it says")], case)
+    if all(finding.verdict == "WARN" for finding in found):
+        found.append(rules.unknown(what, "", "serve it, and look at what it says"))
+    return Row("any server", found, case)
 
 
 def _asked(
@@ -123,11 +129,17 @@ def _asked(
     serving = Serving(name, there.installed)
     traced = exact.trace(draft, exact.Engine(name, how.python), remote)
     if isinstance(traced, str):
-        (case,) = rules.cases(draft, target, serving)
         what = f"{serving.server} itself could not be asked: this is our table's word"
-        return [Row(serving.server, rules.found(case), case)], [rules.warn(what, traced, "look at --python")]
-    (case,) = rules.cases(draft, target, serving, traced)
-    return [Row(serving.server, rules.found(case), case)], rules.compared(case)
+        return _spans(draft, target, serving, None), [rules.warn(what, traced, "look at --python")]
+    rows = _spans(draft, target, serving, traced)
+    return rows, rules.compared(rows[0].case) if len(rows) == 1 else []
+
+
+def _spans(draft: Facts, target: Target | None, serving: Serving, traced: Trace | None) -> list[Row]:
+    """One row, or one a range of versions where the server does not say its own."""
+    cases = rules.cases(draft, target, serving, traced)
+    spans = [serving.server] if len(cases) == 1 and serving.version else versions.labels(serving.engine)
+    return [Row(span, rules.found(case), case) for span, case in zip(spans, cases, strict=True)]
 
 
 def _whole(rows: Sequence[Row]) -> Verdict:
@@ -175,18 +187,21 @@ def _document(
 
 def _print(path: str, whole: Verdict, rows: Sequence[Row], findings: Sequence[Finding], shown: Row) -> None:
     on = f" on {rows[0].server}" if len(rows) == 1 and rows[0].case.serving.version else ""
-    click.secho(clean(f"{path}: {whole}{on}"), bold=True)
+    click.secho(f"{one_line(path)}: {whole}{on}", bold=True)
     if len(rows) > 1:
         for server, found in _grouped(rows):
             click.echo(f"  {server:<28} {found}")
-    trace = shown.case.trace
-    if trace is not None and trace.landings:
+    trace = shown.case.trace or Trace(())
+    if trace.landings:
         click.echo(f"\nas {shown.server} loads it:")
         for line in table(trace):
-            click.echo(clean(line))
+            click.echo(line)
     click.echo("")
+    above = {f"{one_line(tensor)} -> dropped" for tensor in trace.dropped} | {
+        f"{n} <- nothing: random" for n in trace.unfilled
+    }
     for finding in findings:
-        _finding(finding)
+        _finding(finding, above if len(trace.landings) + len(trace.unfilled) <= SHOWN else set())
 
 
 def _grouped(rows: Sequence[Row]) -> list[tuple[str, str]]:
@@ -203,8 +218,11 @@ def table(trace: Trace) -> list[str]:
     """The trace as lines: what goes where, what goes nowhere, and what nothing fills."""
     lines = [(landing.tensor, _place(landing), _word(landing)) for landing in trace.landings]
     lines += [("<nothing>", name, "RANDOM") for name in trace.unfilled]
-    left, right = (max(len(line[column]) for line in lines) for column in (0, 1))
-    shown = [f"{tensor:<{left}}  ->  {place:<{right}}  {word}".rstrip() for tensor, place, word in lines[:SHOWN]]
+    cells = [tuple(one_line(cell, WIDEST) for cell in line) for line in lines[:SHOWN]]
+    left, right = (max(len(line[column]) for line in cells) for column in (0, 1))
+    shown = [
+        f"{tensor or repr(tensor):<{left}}  ->  {place:<{right}}  {word}".rstrip() for tensor, place, word in cells
+    ]
     return shown + ([f"... and {len(lines) - SHOWN} more: --json shows them"] if len(lines) > SHOWN else [])
 
 
@@ -219,12 +237,17 @@ def _word(landing: Landing) -> str:
     return f"{word}  {landing.why}" if landing.why else word
 
 
-def _finding(finding: Finding) -> None:
-    click.echo(f"{click.style(f'{finding.verdict:<8}', fg=COLOURS[finding.verdict])} {clean(finding.what)}")
+def _finding(finding: Finding, above: Container[str]) -> None:
+    """What the table above or the first line shows already is not shown again."""
+    verdict = click.style(f"{finding.verdict:<8}", fg=COLOURS[finding.verdict])
+    click.echo(f"{verdict} {one_line(finding.what, LONGEST)}")
     if finding.verdict == "PASS":
         return
-    lines = finding.evidence.splitlines()
-    for line in lines[:LINES] + ([f"... and {len(lines) - LINES} more"] if len(lines) > LINES else []):
-        click.echo(f"    {clean(line)}")
+    told = [line for line in finding.evidence.splitlines() if line not in finding.what]
+    lines = [line for line in told if line not in above]
+    lines = told if len(told) - len(lines) < FEW else lines
+    shown = lines[:LINES] + ([f"... and {len(lines) - LINES} more"] if len(lines) > LINES else [])
+    for line in shown + ([f"{len(told) - len(lines)} rows of the table above"] if lines != told else []):
+        click.echo(f"    {one_line(line)}")
     if finding.remedy:
-        click.echo(f"    -> {clean(finding.remedy)}")
+        click.echo(f"    -> {one_line(finding.remedy)}")

@@ -139,9 +139,10 @@ class Found:
         """Statistics of the values, file by file, and how many tensors there was no time for."""
         count = sum(map(len, self.tensors.values()))
         until = math.inf if deep else time.monotonic() + (SECONDS if count <= DRAFT else BRIEF)
-        readables = sum(
-            readable(line[0]) and line[3] > line[2] for own in self.tensors.values() for line in own.values()
-        )
+        readables = len({
+            tensor for own in self.tensors.values() for tensor, line in own.items()
+            if readable(line[0]) and line[3] > line[2]
+        })  # fmt: skip
         found: dict[str, Any] = {}
         for name in self.tensors:
             if found and time.monotonic() > until:
@@ -170,7 +171,9 @@ class Found:
     def _read_index(self, shards: set[str]) -> None:
         """The index, as far as it maps names to files."""
         wanted = self.json(INDEX).get("weight_map")
-        if not isinstance(wanted, dict) or not set(map(type, wanted.values())) <= {str}:
+        if wanted == {}:
+            self.problem("has an empty weight_map, so that no file is read", INDEX, None, "will not start")
+        elif not isinstance(wanted, dict) or not set(map(type, wanted.values())) <= {str}:
             if not self.problems or self.problems[-1][1] != INDEX:
                 self.problem("has no weight_map from names to files", INDEX, 0, "will not start")
             wanted = {}
@@ -199,12 +202,12 @@ class Found:
                      if seen.setdefault(name, file) != file]  # fmt: skip
             what = f"has {twice[0][0][:200]!r}, which {twice[0][1]} has too ({len(twice)} such): which one is served?"
             self.problem(what, twice[0][2], None, "could not tell")
-        if self.index is None:
+        if not self.index:
             return
         lost = [name for name in self.index if name not in there and self.index[name] in self.tensors]
         if lost:
             what = f"does not have {some(lost)}, which the index says it has, nor has any other file"
-            self.problem(what, self.index[lost[0]], None, "corrupt")
+            self.problem(what, self.index[lost[0]], None, "")  # a server goes by the files
         for file, tensors in self.tensors.items():
             strange = [name for name in tensors if self.index.get(name) != file]
             if strange:

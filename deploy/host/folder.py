@@ -47,7 +47,7 @@ def files(path: Path) -> tuple[Path, list[str]]:
         return path, names
     if not path.is_file():
         what = "is not a file or a folder" if path.exists() else "does not exist"
-        raise NoCheckpoint(f"{path} {what}", "", "")
+        raise NoCheckpoint(f"{path} {what}", "", "name a folder, a .safetensors or a .gguf file")
     if path.suffix in PICKLES:
         what = f"{path} is a pickle, which runs code when it is opened"
         raise NoCheckpoint(what, "", "save it as .safetensors")
@@ -107,12 +107,32 @@ def neighbours(names: list[str], shards: list[str], read: list[str]) -> list[lis
     ignored = [name for name in shards if name not in read]
     if ignored:
         which = "the index names others" if INDEX in names else "SGLang leaves it out; vLLM reads both"
-        found.append([f"is not read: {which} ({some(read)})", ignored[0], None, ""])
+        which += f" ({some(read)})" if read else ""
+        found.append([f"is not read: {which}", ignored[0], None, ""])
         found[-1][0] += f"; the same goes for {some(ignored[1:])}" if ignored[1:] else ""
+    if INDEX not in names:
+        found += _incomplete(read)
     layouts = {re.sub(r"[0-9]+", "0", name) for name in read}
     if len(layouts) > 1:
         what = f"lies beside weights under another name, and a server reads all of them: {some(read)}"
         found.append([what, read[0], None, ""])
+    return found
+
+
+def _incomplete(read: list[str]) -> list[list[Any]]:
+    """Shards that are counted in the names of others and are not there, which no index would tell."""
+    sets: dict[tuple[str, str], set[int]] = {}
+    for name in read:
+        split = re.fullmatch(r"(.*)-(\d{1,9})-of-(\d{1,9})\.safetensors", name, re.DOTALL)
+        if split:
+            sets.setdefault((split[1], split[3]), set()).add(int(split[2]))
+    found: list[list[Any]] = []
+    for (stem, of), there in sets.items():
+        lost = int(of) - len(there)
+        if lost > 0:
+            first = next(number for number in range(1, int(of) + 1) if number not in there)
+            what = f"is missing: {len(there)} of {int(of)} shards are there, and no index"
+            found.append([what, f"{stem}-{first:0{len(of)}}-of-{of}.safetensors", None, "corrupt"])
     return found
 
 

@@ -69,8 +69,12 @@ def write(name: str, content: bytes) -> Change:
     return lambda folder: (folder / name).write_bytes(content)
 
 
-def delete(name: str) -> Change:
-    return lambda folder: (folder / name).unlink()
+def delete(*names: str) -> Change:
+    def change(folder: Path) -> None:
+        for name in names:
+            (folder / name).unlink()
+
+    return change
 
 
 def index(**files: str) -> Change:
@@ -107,12 +111,14 @@ FAULTS: list[tuple[str, Change, str, str, bool, str]] = [  # name, change, file,
     ("a missing shard", delete(TWO), TWO, "named by the index, missing", False, "corrupt"),
     ("a dead link", linked, LINK, "cannot be read", False, ""),
     ("a shard that is not in the index", index(a_weight=ONE), TWO, "is not read: the index names", False, ""),
-    ("a tensor that no shard has", index(a_weight=ONE, b_weight=TWO, c=ONE), ONE, "does not have c,", False, "corrupt"),
-    ("a tensor in another shard", index(a_weight=TWO, b_weight=TWO, d=ONE), ONE, "does not have d,", False, "corrupt"),
+    ("a tensor that no shard has", index(a_weight=ONE, b_weight=TWO, c=ONE), ONE, "does not have c,", False, ""),
+    ("a tensor in another shard", index(a_weight=TWO, b_weight=TWO, d=ONE), ONE, "does not have d,", False, ""),
     ("an index that has less", index(b_weight=TWO, d=ONE), ONE, "has a.weight, of which the index", False, ""),
     ("an index that is no JSON", write(INDEX, b"{"), INDEX, "is not JSON", True, "corrupt"),
     ("an index of a list", write(INDEX, b'{"weight_map": []}'), INDEX, "no weight_map", True, "will not start"),
     ("an index of numbers", write(INDEX, b'{"weight_map": {"a": 1}}'), INDEX, "no weight_map", True, "will not start"),
+    ("an empty index", write(INDEX, b'{"weight_map": {}}'), INDEX, "empty weight_map", False, "will not start"),
+    ("a missing shard, no index", delete(TWO, INDEX), TWO, "is missing: 1 of 2 shards", False, "corrupt"),
     ("consolidated beside", copied, COPY, "is not read", False, ""),
     ("a pickle beside", write(PICKLE, b"x"), PICKLE, "is a pickle beside", False, ""),
     ("no config", delete("config.json"), "config.json", "is missing", False, "will not start"),

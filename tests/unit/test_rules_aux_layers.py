@@ -8,9 +8,26 @@ import pytest
 from packaging.version import Version
 
 from deploy.checkpoint import targets
-from tests.drafts import ANY, GOOD, KIMI, LATENT_CONFIG, NEW, OLD, TARGET, Change, aux, both, config, found, latent
+from tests.drafts import (
+    ANY,
+    GOOD,
+    KIMI,
+    LATENT_CONFIG,
+    NEW,
+    OLD,
+    TARGET,
+    Change,
+    aux,
+    both,
+    config,
+    found,
+    latent,
+    shaped,
+)
 
 STILL = "will not start"
+DEAD = "will serve at accept length 1.00"
+LARGER = {**TARGET, "num_hidden_layers": 8}  # of six layers the default names one twice
 IDS = "eagle_aux_hidden_state_layer_ids"
 SICK: list[tuple[str, str | None, Change, str, str, str]] = [
     ("above", ANY, aux(2, 30, 58), "FAIL aux layers [30, 58] do not exist", "[2, 30, 58]", STILL),
@@ -35,6 +52,27 @@ SICK: list[tuple[str, str | None, Change, str, str, str]] = [
         "the default captures [2, 3, 3]",
         "",
     ),
+    (
+        "turned off by null",
+        ANY,
+        config(eagle_config={"use_aux_hidden_state": None}),
+        "FAIL its fc is skipped",
+        "null",
+        DEAD,
+    ),
+    ("none", ANY, aux(), "FAIL aux layers [] name no layer", "[]", STILL),
+    ("in one text", ANY, config(eagle_config={IDS: "1,2,4"}), "FAIL aux layers '1,2,4' name no layer", "1,2,4", STILL),
+    ("one twice", ANY, aux(2, 2, 4), "FAIL 2 aux layers are captured, fc fuses 3", "[2, 2, 4]", STILL),
+    ("one thrice", ANY, aux(2, 2, 2), "FAIL one aux layer is captured, fc fuses 3", "[2, 2, 2]", DEAD),
+    ("the default of six layers", ANY, config(eagle_config=...), "FAIL 2 aux layers are captured", "[2, 3, 3]", STILL),
+    (
+        "one",
+        NEW,
+        both(aux(2), shaped("fc.weight", 128, 128)),
+        "FAIL one aux layer is captured, fc fuses 1",
+        "[2]",
+        DEAD,
+    ),
     ("counted as vLLM does", ANY, aux(2, 3, 3), "WARN look like the count of vLLM", "captures the input of", ""),
 ]
 
@@ -51,10 +89,19 @@ def test_aux_layers_that_will_not_do_are_told(version, change, told, evidence, o
 
 
 @pytest.mark.parametrize(
-    "change", [aux(0, 2, 4), aux(-1, 2, 4), config(eagle_config={}), config(eagle_config=..., **{IDS: [2, 3, 3]})]
+    "change",
+    [
+        aux(0, 2, 4),
+        aux(-1, 2, 4),
+        aux(1.0, 2.0, 4.0),
+        config(eagle_config={IDS: None}),
+        config(eagle_config=None),
+        config(eagle_config={}),
+        config(eagle_config=..., **{IDS: [2, 4, 5]}),
+    ],
 )
 def test_layers_that_are_there_or_are_the_default_pass(change):
-    assert [finding.verdict for finding in found(change(GOOD), ANY)] == ["PASS"]
+    assert [finding.verdict for finding in found(change(GOOD), ANY, LARGER)] == ["PASS"]
 
 
 def test_the_last_states_of_a_target_that_has_them_can_be_captured():

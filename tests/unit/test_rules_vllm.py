@@ -61,7 +61,6 @@ HEALTHY: list[tuple[str, Change]] = [
     ("a map may be unsorted", mapped(backwards)),
     ("a norm for each aux layer", FC_NORM),
     ("four aux layers", both(FOUR_AUX, aux(1, 2, 3, 5))),
-    ("ids may be absent", config(eagle_config={})),
     ("ids at the top level", config(eagle_config=..., eagle_aux_hidden_state_layer_ids=[1, 3, 5])),
 ]
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from deploy.host.remedy import map_kind
 from tests.drafts import ANY, GOOD, TARGET, Change, absolute, backwards, both, config, found, mapped, shaped, without
 
+STILL = "will not start"
 DEAD = "will serve at accept length 1.00"
 TOKENS = [*range(100), *range(101, 257)]  # whose ids, taken for offsets, stay inside a vocabulary of 520
 FEW = both(config(vocab_size=520), lambda facts: replace(facts, d2t=TOKENS, t2d=frozenset(TOKENS)))
@@ -24,7 +25,16 @@ SICK: list[tuple[str, Change, str, str, str]] = [
         "draft_vocab_size 256",
         "corrupt",
     ),
-    ("for another head", config(draft_vocab_size=None), "FAIL d2t maps [256] draft tokens", "None", "corrupt"),
+    (
+        "for another head",
+        both(config(draft_vocab_size=255), shaped("lm_head.weight", 255, 128)),
+        "FAIL d2t maps [256] draft tokens",
+        "255",
+        "corrupt",
+    ),
+    ("config.json says no vocabulary", config(draft_vocab_size=None), "FAIL builds other shapes", "[512, 128]", STILL),
+    ("config.json says another one", config(draft_vocab_size=300), "FAIL builds other shapes", "[300, 128]", STILL),
+    ("config.json says it as text", config(draft_vocab_size="256"), "FAIL draft_vocab_size is '256'", '"256"', STILL),
     ("not read", lambda facts: replace(facts, d2t=None), "UNKNOWN cannot tell whether d2t", "shape [256]", ""),
     ("of ids", mapped(absolute), "FAIL d2t holds target ids", "t2d: ", "will not start"),
     ("of ids, no t2d", mapped(absolute, t2d=False), "FAIL d2t holds target ids", "d2t: ", "will not start"),
@@ -54,7 +64,15 @@ def test_a_map_that_is_not_right_is_told(change, told, evidence, outcome):
     assert matching.remedy
 
 
-@pytest.mark.parametrize("change", [without("d2t"), mapped(absolute), shaped("d2t", 256)])
+@pytest.mark.parametrize(
+    "change",
+    [
+        without("d2t"),
+        mapped(absolute),
+        shaped("d2t", 256),
+        *(config(draft_vocab_size=said) for said in (None, 300, "256", 256.0, True, [256], -1)),
+    ],
+)
 def test_one_cause_is_told_once(change):
     assert len(found(change(GOOD), "0.5.8")) == 1
 
@@ -107,3 +125,28 @@ def test_the_targets_vocabulary_counts_for_more_than_the_drafts_own_word():
     target = {**TARGET, "vocab_size": 400}
     told = [finding.what for finding in found(GOOD, ANY, target)]
     assert any("tokens that the target does not have" in what for what in told)
+
+
+# the target's vocabulary, the GPUs, what is told; the draft's own has 512 tokens
+NEAR: list[tuple[int, int | None, str, str]] = [
+    (515, 1, "WARN", ""),
+    (515, None, "UNKNOWN", ""),
+    (515, 8, "FAIL", DEAD),
+    (511, 8, "WARN", ""),  # both are filled up to 512
+    (600, 1, "FAIL", DEAD),
+]
+
+
+@pytest.mark.parametrize(("tokens", "tp", "verdict", "outcome"), NEAR)
+def test_a_vocabulary_that_differs_by_a_few_tokens_may_be_the_same(tokens, tp, verdict, outcome):
+    told = found(GOOD, ANY, {**TARGET, "vocab_size": tokens}, tp=tp)
+    (matching,) = [finding for finding in told if "for a target of vocab_size 512" in finding.what]
+    assert (matching.verdict, matching.outcome) == (verdict, outcome)
+
+
+@pytest.mark.parametrize(("tp", "outcome"), [(1, STILL), (None, STILL), (8, DEAD)])
+def test_a_sound_map_beside_a_smaller_target_is_not_corrupt(tp, outcome):
+    told = found(GOOD, ANY, {**TARGET, "vocab_size": 300}, tp=tp)
+    (matching,) = [finding for finding in told if "that the target does not have" in finding.what]
+    assert (matching.verdict, matching.outcome) == ("FAIL", outcome)
+    assert not any(finding.outcome == "corrupt" for finding in told)

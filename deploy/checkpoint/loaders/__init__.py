@@ -14,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from deploy import registry
-from deploy.checkpoint.config import Config, number
+from deploy.checkpoint.config import LIMIT, Config, number
 
 MOST = 128  # layers of a draft; a number beyond belief is as good as this one
 
@@ -107,6 +107,6 @@ def unsized(config: Config, *keys: str) -> str:
     """Complains of the first key that is there and is no size; there may be no layers at all."""
     for key in keys:
         value = config.get(key, 1)
-        if type(value) is not int or value < (key != "num_hidden_layers"):
+        if type(value) is not int or not (key != "num_hidden_layers") <= value < LIMIT:
             return f"{key} is {value!r:.40}, which is no size"
     return ""

@@ -112,6 +112,9 @@ def _stops(config: Config, *, one_layer: bool) -> str:
         return "'LlamaConfig' object has no attribute 'draft_vocab_size'"
     if "target_hidden_size" in config and config["target_hidden_size"] is None:
         return "target_hidden_size is null, and is multiplied by the number of aux layers"
+    nested = config.get("eagle_config")
+    if not one_layer and nested and not isinstance(nested, dict):  # before, whatever it was counted for nothing
+        return f"eagle_config is {nested!r:.40}, which is no object"
     if one_layer and size(config, "num_hidden_layers") != 1:
         return f"EAGLE3 currently only supports 1 layer, num_hidden_layers is {size(config, 'num_hidden_layers')}"
     if config.get("hidden_act", "silu") != "silu":

@@ -130,6 +130,12 @@ def unknown(what: str, evidence: str, remedy: str) -> Finding:
     return Finding(CHECK, "UNKNOWN", what, evidence, remedy)
 
 
+def is_draft(draft: Facts) -> bool:
+    """Whether this is meant as an EAGLE-3 draft: by its class, or by tensors that nothing else has."""
+    names = {name.removeprefix("model.") for name in draft.tensors if name.endswith(("d2t", "fc.weight"))}
+    return configs.is_eagle3(draft.config) or (draft.format == "safetensors" and names >= {"d2t", "fc.weight"})
+
+
 def judge(draft: Facts, target: Target | None, serving: Serving, exact: Trace | None = None) -> list[Finding]:
     """Everything that is found, one PASS if nothing is wrong. Reads nothing.
 
@@ -147,6 +153,8 @@ def cases(draft: Facts, target: Target | None, serving: Serving, exact: Trace | 
 
 def found(case: Case) -> list[Finding]:
     """What all rules find; of broken files nothing but that is told."""
+    if not versions.was_read(case.serving.engine, case.serving.version):
+        return _unread(case)
     told = [*_topic("files", case)]
     if not any(problem.outcome in ("corrupt", "will not start") for problem in case.draft.problems):
         told += _topic("values", case)
@@ -157,18 +165,28 @@ def found(case: Case) -> list[Finding]:
             told += _unruled(case)
     if not any(finding.verdict != "PASS" for finding in told):
         told.append(_fine(case))
-    if versions.was_read(case.serving.engine, case.serving.version):
-        return told
-    unsure = f"cannot tell for this version of {case.server}; in {versions.NEWEST[case.serving.engine]}: "
-    return [replace(f, verdict="UNKNOWN", what=f"{unsure}{f.what}", outcome="") for f in told]
+    return told
+
+
+def _unread(case: Case) -> list[Finding]:
+    """What the newest version that was read makes of it. Of the files, and of values, it is certain all the same."""
+    newest = versions.NEWEST[case.serving.engine]
+    likely = replace(case, version=Version(newest), serving=replace(case.serving, version=newest))
+    sure = {*_topic("files", case), *_topic("values", case)}
+    unsure = f"cannot tell for {case.server}, whose source was not read; in its place: "
+    return [
+        f if f in sure and f.verdict == "FAIL" else replace(f, verdict="UNKNOWN", what=f"{unsure}{f.what}", outcome="")
+        for f in found(likely)
+    ]
 
 
 def compared(case: Case) -> list[Finding]:
     """What our table says otherwise than the engine that was asked."""
     if case.exact is None or case.table is None or case.loader is None:
         return []
-    if any(finding.outcome == "will not start" for finding in _topic("config", case)):
-        return []  # no loader was reached
+    alone = _topic("config", replace(case, exact=None))
+    if any(finding.outcome == "will not start" or finding.verdict == "UNKNOWN" for finding in alone):
+        return []  # no loader was reached, or perhaps none
     lines = differences(case.table, case.exact)
     what = f"our table says otherwise than {case.server} itself, whose word counts"
     return [warn(what, "\n".join(lines), f"please report it, with this: {case.loader.source}")] if lines else []

@@ -8,6 +8,7 @@ vLLM takes the input of layer id, ids at the top level first (model_executor/mod
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,22 +24,35 @@ def findings(case: Case) -> Iterator[Finding]:
     """Are the ids read, do such layers exist, are they as many as `fc` fuses, and counted as they were trained?"""
     if not is_eagle3(case.config) or "speculators_model_type" in case.config:
         return
-    if mapping(case.config, "eagle_config").get("use_aux_hidden_state") is False:
+    nested = mapping(case.config, "eagle_config")
+    if "use_aux_hidden_state" in nested and not nested["use_aux_hidden_state"]:
         yield from _turned_off(case)
+        return
+    if case.serving.engine == "sglang" and nested.get(KEY) is not None and not aux_ids(case.config):
+        yield from _none(nested[KEY])
         return
     ids = _ids(case)
     layers = number(case.target_config, "num_hidden_layers")
     wrong = _wrong(case, ids, layers)
     if wrong:
-        what = f"aux layers {wrong} do not exist in the target, which has {layers}"
+        what = f"aux layers {wrong} do not exist in the target" + (f", which has {layers}" if layers else "")
         evidence = f"{KEY}: {ids}"
         yield fail(what, evidence, "write the ids that the draft was trained with", "will not start")
         return
-    yield from _count(case, ids)
+    yield from _count(case, ids, layers)
     yield from _not_read(case, layers)
     if layers and ids:
         on_vllm = case.serving.engine == "vllm"
         yield from _counted_for_sglang(ids, layers) if on_vllm else _counted_for_others(case, ids, layers)
+
+
+def _none(said: Any) -> Iterator[Finding]:
+    """Ids that are there and name no layer, as Model Optimizer may write them: nothing is captured, and the target's
+    `forward` does not find what it unpacks (srt/models/llama.py:398 and :518, 0.5.8; :502 and :621, 0.5.23).
+    """
+    what = f"aux layers {said!r:.80} name no layer: nothing is captured, and the server stops at its first batch"
+    remedy = "write the ids that the draft was trained with, or take the key out: then the default is captured"
+    yield fail(what, f"eagle_config.{KEY}: {said!r:.80}", remedy, "will not start")
 
 
 def _ids(case: Case) -> list[Any]:
@@ -65,23 +79,34 @@ def _turned_off(case: Case) -> Iterator[Finding]:
     """The draft then gets one layer's states, and `fc` is skipped (srt/models/llama_eagle3.py:238, 0.5.23)."""
     if any(name.endswith("fc.weight") for name in case.draft.tensors):
         what = "use_aux_hidden_state is false: the draft gets one layer's states, and its fc is skipped"
-        yield fail(what, "config.json: eagle_config.use_aux_hidden_state: false", "make it true, or remove it")
+        said = json.dumps(mapping(case.config, "eagle_config")["use_aux_hidden_state"])
+        yield fail(what, f"config.json: eagle_config.use_aux_hidden_state: {said}", "make it true, or remove it")
 
 
-def _count(case: Case, ids: list[Any]) -> Iterator[Finding]:
-    """As many states are captured as ids are named, else 3; `fc` fuses as many as it is wide. One that the class builds
-    otherwise is refused before that, which the rule `shapes` tells.
+def _count(case: Case, ids: list[Any], layers: int | None) -> Iterator[Finding]:
+    """A layer's states are captured once, however often it is named, and `fc` fuses as many as it is wide. States as
+    wide as the draft itself pass it by (`forward` in srt/models/llama_eagle3.py, 0.5.8 to 0.5.23). An `fc` that the
+    class builds otherwise is refused before that, which the rule `shapes` tells.
     """
     tensor = next((tensor for name, tensor in case.draft.tensors.items() if name.endswith("fc.weight")), None)
-    width = case.number("target_hidden_size") or case.number("hidden_size")
+    hidden = case.number("hidden_size")
+    width = case.number("target_hidden_size") or hidden
     refused = case.trace and any(landing.how == "refused" for landing in case.trace.landings)
     if tensor is None or not width or len(tensor.shape) != 2 or tensor.shape[1] % width or refused:
         return
-    fused, captured = tensor.shape[1] // width, len(ids) or 3
-    if fused != captured and case.trace is not None and not case.trace.error:
+    if case.trace is None or case.trace.error:
+        return
+    layered = ids or ([2, layers // 2, layers - 3] if layers else [])
+    fused, captured = tensor.shape[1] // width, len(set(layered)) or 3
+    skipped = captured == 1 and width == hidden and case.serving.engine == "sglang"
+    evidence = f"fc.weight {list(tensor.shape)}, {KEY}: {ids or f'none, which means {layered or 3}'}"
+    remedy = "write the ids that the draft was trained with"
+    if skipped:
+        what = f"one aux layer is captured, fc fuses {fused}: {case.server} skips fc, as its states are wide enough"
+        yield fail(what, evidence, remedy if fused > 1 else "train with three aux layers, or serve it with vLLM")
+    elif fused != captured:
         what = f"{captured} aux layers are captured, fc fuses {fused}: the server will not start"
-        evidence = f"fc.weight {list(tensor.shape)}, {KEY}: {ids or 'none, which means 3'}"
-        yield fail(what, evidence, "write the ids that the draft was trained with", "will not start")
+        yield fail(what, evidence, remedy, "will not start")
 
 
 def _not_read(case: Case, layers: int | None) -> Iterator[Finding]:

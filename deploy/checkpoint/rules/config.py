@@ -10,8 +10,13 @@ from deploy.checkpoint import loaders, versions
 from deploy.checkpoint.config import is_eagle3, mapping
 from deploy.checkpoint.rules import Case, fail, unknown, warn
 from deploy.findings import Finding
+from deploy.legible import one_line
 
-KINDS = {"llama", "mistral", "qwen2", "qwen3", "deepseek_v2", "deepseek_v3", "kimi_k2", "llama4_text", "gpt_oss"}
+# Of the types that transformers knows (models/auto/auto_mappings.py, 5.6 to 5.19) those that may be said of drafts.
+KINDS = (
+    "llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe deepseek_v2 deepseek_v3 kimi_k2 llama4_text gpt_oss phi phi3"
+    " gemma gemma2 gemma3_text glm glm4 glm4_moe granite olmo2 cohere cohere2 longcat_flash"
+).split()
 THETA = 10000.0  # what transformers and SGLang take for a rope_theta that nobody names
 
 
@@ -42,8 +47,13 @@ def _speculators(case: Case) -> Finding:
 
 def _class(case: Case) -> Iterator[Finding]:
     """A class that is not registered is looked for in transformers, and not found there: "Cannot find model module"
-    (srt/model_loader/utils.py:54, 0.5.8; :156, 0.5.23).
+    (srt/model_loader/utils.py:54, 0.5.8; :156, 0.5.23). The classes are a list there (:106, 0.5.8; :225, 0.5.23).
     """
+    if isinstance(case.config.get("architectures"), str):
+        remedy = f'write it as a list: ["{one_line(case.architecture, 80)}"]'
+        told = f"architectures: {case.architecture!r:.80}"
+        yield fail("architectures is text, which is taken letter by letter", told, remedy, "will not start")
+        return
     there = case.exact is not None and not case.exact.error
     if case.loader is not None or there or case.config.get("auto_map"):
         return
@@ -73,9 +83,10 @@ def _model_type(case: Case) -> Iterator[Finding]:
     elif kind == "kimi_k2" and not case.since("0.5.12"):
         what = f"{case.server} does not know the model_type kimi_k2"
         yield fail(what, "model_type: kimi_k2", "write deepseek_v3, or upgrade to 0.5.12 or later", "will not start")
-    elif kind not in KINDS:
-        what = f"model_type {kind} is none that drafts have: where transformers does not know it, the start ends"
-        yield warn(what, f"model_type: {kind}", "see that the host's transformers knows it")
+    elif kind not in KINDS and case.exact is None:  # the engine itself has tried it
+        what = f"whether the server's transformers knows the model_type {one_line(kind, 80)} is not known"
+        remedy = 'write "llama" for LlamaForCausalLMEagle3, or ask the engine itself: --exact'
+        yield unknown(what, f"model_type: {one_line(kind, 80)}", remedy)
 
 
 def _heads(case: Case) -> Iterator[Finding]:

@@ -9,11 +9,13 @@ silence.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from deploy.checkpoint.facts import Problem, Tensor
 from deploy.checkpoint.rules import Case, fail, unknown, warn
 from deploy.findings import Finding
+from deploy.legible import one_line
 
 INTEGERS = {"I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL"}
 WIDE = {"F16", "BF16", "F32", "F64"}
@@ -28,12 +30,16 @@ REMEDIES = (  # by a word of the problem
     ("is not read", "take it away, if its tensors are not meant to be served"),
     ("pickle", "save them as .safetensors"),
     ("weight_map", "copy the index again"),
+    ("lies beside", "leave those of one checkpoint there"),
+    ("null bytes", "copy it again from where it was saved"),
+    ("BOM", "save it as UTF-8 without a byte order mark"),
     ("JSON", "copy it again from where it was saved"),
+    ("shards are there", "copy the shard that is missing"),
     ("is missing", "copy it beside the weights"),
     ("cannot be read", "look at its permissions and at the disk"),
     ("no .safetensors", "name the folder that holds the weights"),
 )
-WRITE_ANEW = "copy it again; if the original is the same, save it anew with safetensors"
+WRITE_ANEW = "copy it again; if the original is the same, save it anew"
 
 
 def findings(case: Case) -> Iterator[Finding]:
@@ -46,7 +52,8 @@ def findings(case: Case) -> Iterator[Finding]:
 
 def _told(problem: Problem) -> Finding:
     where = problem.file + ("" if problem.at is None else f", byte {problem.at:,}")
-    what = f"{problem.file} {problem.what}".strip()
+    verb = re.match(r"(is|has|names|says|holds|ended|ends|cannot|lies|does)\b", problem.what)
+    what = f"{problem.file}{' ' if verb else ': '}{problem.what}" if problem.file else problem.what
     remedy = next((remedy for word, remedy in REMEDIES if word in problem.what), WRITE_ANEW)
     if problem.outcome == "could not tell":
         return unknown(what, where, remedy)
@@ -64,11 +71,12 @@ def _dtypes(tensors: Mapping[str, Tensor]) -> Iterator[Finding]:
     weights = {name: tensor for name, tensor in tensors.items() if name.endswith((".weight", ".bias"))}
     whole = {name: tensor.dtype for name, tensor in weights.items() if tensor.dtype in INTEGERS}
     if whole:
-        what = f"{len(whole)} weights are integers, and config.json has no quantization_config"
+        what = f"{len(whole)} of {len(weights)} weights are integers, and config.json has no quantization_config"
         yield fail(what, _listed(whole), "put the quantization_config beside them, or save them as BF16")
     narrow = {name: tensor.dtype for name, tensor in weights.items() if tensor.dtype not in INTEGERS | WIDE}
     if narrow:
-        what = f"{len(narrow)} weights are of {min(narrow.values())}, and config.json has no quantization_config"
+        what = f"{len(narrow)} of {len(weights)} weights are of {min(narrow.values())}"
+        what = f"{what}, and config.json has no quantization_config"
         scaled = any("scale" in name for name in tensors)
         remedy = "put the quantization_config beside them, or save them as BF16"
         if scaled:
@@ -77,7 +85,11 @@ def _dtypes(tensors: Mapping[str, Tensor]) -> Iterator[Finding]:
             yield warn(f"{what}: they are taken as they are", _listed(narrow), remedy)
     double = {name: tensor.dtype for name, tensor in weights.items() if tensor.dtype == "F64"}
     if double:
-        yield warn(f"{len(double)} weights are F64: the server converts them", _listed(double), "save them as BF16")
+        yield warn(
+            f"{len(double)} of {len(weights)} weights are F64: the server converts them",
+            _listed(double),
+            "save them as BF16",
+        )
     matrices = {n: t.dtype for n, t in weights.items() if len(t.shape) > 1 and t.dtype in WIDE - {"F64"}}
     kinds = sorted(set(matrices.values()))
     if len(kinds) > 1:
@@ -88,4 +100,4 @@ def _dtypes(tensors: Mapping[str, Tensor]) -> Iterator[Finding]:
 
 
 def _listed(dtypes: Mapping[str, str]) -> str:
-    return "\n".join(f"{name} {dtype}" for name, dtype in list(dtypes.items())[:20])
+    return "\n".join(f"{one_line(name)} {dtype}" for name, dtype in list(dtypes.items())[:20])

@@ -11,17 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from deploy.checkpoint.config import is_eagle3, number
-from deploy.checkpoint.rules import Case, fail, unknown
+from deploy.checkpoint.rules import Case, fail, unknown, warn
 from deploy.findings import Finding, Outcome
+from deploy.legible import one_line
 
+NEAR = 0.01  # of a vocabulary: tokens that were added, or padding
+PADDING = 64  # rows to which SGLang fills a vocabulary up
 REMEDY = "mend hidden_size, target_hidden_size, draft_vocab_size, the heads or the aux layers in config.json"
 
 
 def findings(case: Case) -> Iterator[Finding]:
     """The draft against its own config, and against the target."""
     placed = [landing for landing in (case.trace.landings if case.trace else ()) if landing.parameter and landing.why]
-    refused = [f"{landing.tensor}: {landing.why}" for landing in placed if landing.how == "refused"]
-    partly = [f"{landing.tensor}: {landing.why}" for landing in placed if landing.how != "refused"]
+    refused = [f"{one_line(landing.tensor)}: {landing.why}" for landing in placed if landing.how == "refused"]
+    partly = [f"{one_line(landing.tensor)}: {landing.why}" for landing in placed if landing.how != "refused"]
     if refused:
         what = f"{case.server} builds other shapes from config.json than the draft's tensors have, and will not start"
         yield fail(what, "\n".join(refused), REMEDY, "will not start")
@@ -48,5 +51,25 @@ def _fit(case: Case) -> Iterator[Finding]:
         if ours is None or theirs is None or ours == theirs:
             continue
         what = f"the draft was made for a target of {key} {ours}, this one has {theirs}"
-        outcome: Outcome = "will not start" if key == "hidden_size" else "will serve at accept length 1.00"
-        yield fail(what, f"draft {ours}, target {theirs}", remedy, outcome)
+        evidence = f"draft {ours}, target {theirs}"
+        if key == "vocab_size" and abs(ours - theirs) <= NEAR * theirs:
+            yield from _padded(case, ours, theirs, what)
+        else:
+            outcome: Outcome = "will not start" if key == "hidden_size" else "will serve at accept length 1.00"
+            yield fail(what, evidence, remedy, outcome)
+
+
+def _padded(case: Case, ours: int, theirs: int, what: str) -> Iterator[Finding]:
+    """A vocabulary that is a little longer or shorter may be the same one, with tokens added or padded otherwise. The
+    draft takes the target's embeddings as they are, so on one GPU it is served well; over several it looks for each
+    token in the GPU that its own size says (srt/layers/vocab_parallel_embedding.py `forward`, 0.5.8 to 0.5.23).
+    """
+    evidence = f"draft {ours}, target {theirs}"
+    if case.serving.tp == 1 or -(-ours // PADDING) == -(-theirs // PADDING):
+        yield warn(f"{what}: it is served well if the tokens are the same", evidence, "see that the tokenizers agree")
+    elif case.serving.tp is None:
+        told = f"{what}: if the tokens are the same, one GPU serves it well, and several look them up in wrong places"
+        yield unknown(told, evidence, f"write vocab_size: {theirs} into the draft's config.json, if the tokens agree")
+    else:
+        told = f"{what}: over {case.serving.tp} GPUs its tokens are looked up in wrong places"
+        yield fail(told, evidence, f"write vocab_size: {theirs} into the draft's config.json, if the tokens agree")

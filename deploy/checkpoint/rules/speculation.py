@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from deploy.checkpoint import targets, versions
-from deploy.checkpoint.config import Config, architecture, is_eagle3, mapping, number
+from deploy.checkpoint.config import LIMIT, Config, architecture, is_eagle3, mapping, number
 from deploy.checkpoint.rules import Case, fail, unknown, warn
 from deploy.findings import Finding
 
@@ -104,7 +104,8 @@ def context_length(config: Config) -> int | None:
     scaling = mapping(config, "rope_scaling") or mapping(config, "rope_parameters")
     factor = scaling.get("factor", 1)
     kind = scaling.get("rope_type", scaling.get("type"))
-    if "original_max_position_embeddings" in scaling or kind == "llama3" or not isinstance(factor, int | float):
+    finite = isinstance(factor, int | float) and 0 < factor < LIMIT  # NaN is not
+    if "original_max_position_embeddings" in scaling or kind == "llama3" or not finite:
         factor = 1
     said = next((value for key in LENGTHS if (value := number(config, key)) is not None), None)
     return None if said is None else int(said * factor)

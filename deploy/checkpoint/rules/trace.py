@@ -7,6 +7,7 @@ know, and is silent about what it misses (model_executor/models/llama_eagle3.py,
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -14,18 +15,22 @@ from packaging.version import Version
 
 from deploy.checkpoint import loaders, versions
 from deploy.checkpoint.config import is_eagle3
-from deploy.checkpoint.rules import Case, config, fail, unknown, warn
+from deploy.checkpoint.rules import Case, config, fail, is_draft, unknown, warn
 from deploy.checkpoint.trace import Trace, trace
 from deploy.findings import Finding
 from deploy.host.remedy import portable
+from deploy.legible import one_line
 
 HARMLESS = re.compile(r"rotary_emb\.|(^|\.)verifier_(norm|lm_head)\.")  # computed anew, or the target's own
+COMPUTES = re.compile(r"layers?\.|norm|lm_head|(^|\.)fc\b|\.bias$")  # parts of what a draft of these classes computes
 UNUSED = re.compile(r"layers\.[1-9]\d*\.input_layernorm\.weight$")  # only the first layer takes embeddings in
 HARMLESS_IF_RANDOM = re.compile(r"\.o_proj\.bias$")  # made of zeros since 0.5.23, of whatever lay there before
+WHOLE = re.compile(r"((Llama|Mistral|Qwen\d|DeepseekV\d|GptOss|Phi3|Gemma\d)(Moe)?ForCausalLM)?")  # classes of targets
 STOPS = (
-    ("draft_vocab_size", "add draft_vocab_size: lm_head's rows, or null to use the target's head"),
+    ("attribute 'draft_vocab_size'", "add draft_vocab_size: lm_head's rows, or null to use the target's head"),
     ("target_hidden_size is null", "remove the key target_hidden_size"),
     ("1 layer", "train a draft of one layer, or for LlamaForCausalLMEagle3 upgrade to 0.5.12"),
+    ("no size", "write it as a whole number above 0"),
     ("", "mend config.json"),
 )
 
@@ -41,7 +46,7 @@ def findings(case: Case) -> Iterator[Finding]:
         return
     refused = [landing for landing in landed.landings if landing.how == "refused" and landing.parameter is None]
     if refused:
-        lines = "\n".join(f"{landing.tensor}: {landing.why}" for landing in refused)
+        lines = "\n".join(f"{one_line(landing.tensor)}: {landing.why}" for landing in refused)
         what = f"{case.server} has no place for tensors of the draft, and will not start"
         yield fail(what, lines, "name the layer midlayer.* or layers.0.*, without model. in front", "will not start")
     yield from _lost(case, landed)
@@ -53,8 +58,12 @@ def _stopped(case: Case, error: str) -> Iterator[Finding]:
         return
     first, _, rest = error.partition("\n")
     remedy = next(remedy for words, remedy in STOPS if words in error)
-    keys = "config.json: " + ", ".join(sorted(map(str, case.config)))
-    evidence = "\n".join(part for part in (rest.strip()[-600:], keys) if part)
+    said = [
+        f"{key}: {json.dumps(v):.80}" for key, v in case.config.items() if re.search(rf"\b{re.escape(key)}\b", error)
+    ]
+    maps = [f"{name} {list(tensor.shape)}" for name, tensor in case.draft.tensors.items() if error.startswith(name)]
+    keys = ["has " + ", ".join(sorted(map(str, case.config)))] if "Config' object has no attribute" in error else []
+    evidence = "\n".join([rest.strip()[-600:], *(f"config.json: {one}" for one in said or keys), *maps]).strip()
     yield fail(f"{case.server} stops at this config: {first}", evidence, remedy, "will not start")
 
 
@@ -63,6 +72,10 @@ def _untraced(case: Case) -> Iterator[Finding]:
     known = loaders.of(case.serving.engine, case.architecture)
     if case.serving.engine == "sglang" and ((known and case.loader is None) or "speculators_model_type" in case.config):
         return  # told by the rule `config`
+    whole = case.serving.algorithm in (None, "EAGLE3") and WHOLE.fullmatch(case.architecture)
+    if case.serving.engine == "sglang" and whole and is_draft(case.draft):
+        yield _misnamed(case)
+        return
     what = f"a draft of class {case.architecture or 'without a name'}"
     if "speculators_model_type" in case.config:
         what = "a Speculators folder"
@@ -74,23 +87,38 @@ def _untraced(case: Case) -> Iterator[Finding]:
     yield unknown(told, f"architectures: {case.config.get('architectures')}", "look at the measured accept length")
 
 
+def _misnamed(case: Case) -> Finding:
+    """The draft's worker looks for the map in its model, which no other class has: `hot_token_id` in
+    srt/speculative/eagle_worker.py:167, 0.5.8; eagle_worker_v2.py:372, 0.5.23.
+    """
+    named = one_line(case.architecture, 80) or "no class"
+    what = f"the tensors are those of an EAGLE-3 draft, and config.json names {named}: EAGLE3 stops at it"
+    remedy = 'write architectures: ["LlamaForCausalLMEagle3"]'
+    return fail(what, f"architectures: {case.config.get('architectures')!r:.80}", remedy, "will not start")
+
+
 def _lost(case: Case, landed: Trace) -> Iterator[Finding]:
     """Dropped tensors and the parameters that miss them have one cause, and are told as one."""
     dropped = [name for name in landed.dropped if not HARMLESS.search(name)]
     refused = {landing.parameter for landing in landed.landings if landing.how == "refused"}
     missing = [name for name in landed.unfilled if name not in refused and not UNUSED.search(name)]
-    if not case.draft.tensors:
-        return
+    if None in refused:  # what has no place is what is missing, and that is told
+        missing = []
     faint = [name for name in missing if HARMLESS_IF_RANDOM.search(name)]
     missing = [name for name in missing if name not in faint]
-    lines = [f"{name} -> dropped" for name in dropped] + [_starved(landed, name) for name in missing]
+    lines = [f"{one_line(name)} -> dropped" for name in dropped] + [_starved(landed, name) for name in missing]
     silence = "with a warning" if case.loader and case.loader.unknown == "warned" else "without a word"
     if dropped and missing:
         what = f"{case.server} drops tensors of the draft {silence}, and parameters stay random"
         yield fail(what, "\n".join(lines), _remedy(case, dropped))
+    elif dropped and not any(COMPUTES.search(name) for name in dropped):
+        what = f"{case.server} drops tensors that it does not know {silence}: whether the draft needs them is not known"
+        yield unknown(what, "\n".join(lines), "look at what they were trained for, and at the measured accept length")
     elif dropped:
         what = f"{case.server} drops tensors of the draft {silence}: it will not run as it was trained"
-        yield fail(what, "\n".join(lines), _remedy(case, dropped))
+        tied = case.config.get("tie_word_embeddings") and dropped == ["lm_head.weight"]
+        untie = "if this head was trained, write tie_word_embeddings: false into config.json"
+        yield fail(what, "\n".join(lines), untie if tied else _remedy(case, dropped))
     elif missing:
         what = f"{case.server} finds no tensor for parameters, without a word: they stay random"
         yield fail(what, "\n".join(lines), _missing_remedy(case, missing))
@@ -139,7 +167,24 @@ def _remedy(case: Case, dropped: list[str]) -> str:
     if _helps(case, newest, dropped):
         since = next(row for row in loaders.of(case.serving.engine, case.architecture) if _helps(case, row, dropped))
         return f"upgrade to {since.versions.split(',')[0].removeprefix('>=')} or later"
-    return "convert the draft, or train it, for this class"
+    wrapper = _wrapper(case, dropped)
+    unwrapped = f"save it without {wrapper!r} before its names: a wrapper of the training put it there"
+    return unwrapped if wrapper else "convert the draft, or train it, for this class"
+
+
+def _wrapper(case: Case, dropped: list[str]) -> str:
+    """What all dropped names begin with, if they would land without it: `module.` of DDP, `draft_model.`"""
+    if case.loader is None:
+        return ""
+    prefixes = [dropped[0][: at + 1] for at, letter in enumerate(dropped[0]) if letter == "."]
+    for prefix in prefixes:
+        if not all(name.startswith(prefix) for name in dropped):
+            break
+        tensors = {name[len(prefix) :]: case.draft.tensors[name] for name in dropped}
+        landed = trace(case.loader, tensors, case.config)
+        if not landed.error and not landed.dropped:
+            return prefix
+    return ""
 
 
 def _helps(case: Case, loader: loaders.Loader | None, dropped: list[str]) -> bool:

@@ -45,7 +45,7 @@ def _not_finite(values: Mapping[str, Statistic]) -> Iterator[Finding]:
     spoilt = {name: one for name, one in values.items() if one.not_finite}
     if spoilt:
         lines = [f"{name}: {one.not_finite:,} of {one.searched:,} that were looked at" for name, one in spoilt.items()]
-        what = f"{len(spoilt)} tensors hold NaN or infinity, and what passes through them is lost"
+        what = f"{len(spoilt)} of {len(values)} tensors hold NaN or infinity, and what passes through them is lost"
         yield fail(what, "\n".join(lines[:20]), "take an earlier step of the training: this one has diverged")
 
 
@@ -83,7 +83,7 @@ def _fresh(values: Mapping[str, Statistic], tensors: Mapping[str, Tensor], std: 
             how = _normal(one, std) or _even(one, tensor.shape[1])
             lines += [f"{name}: {how}, kurtosis {one.kurtosis:.2f}, of {one.seen:,} elements"] if how else []
     if lines:
-        what = f"{len(lines)} weights look as they are made before any training"
+        what = f"{len(lines)} of {len(values)} weights look as they are made before any training"
         yield warn(what, "\n".join(lines[:20]), "look at whether the training has reached them, and was saved")
 
 

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from deploy.checkpoint.config import is_eagle3, number
 from deploy.checkpoint.facts import Tensor
 from deploy.checkpoint.rules import Case, fail, unknown, warn
-from deploy.findings import Finding
+from deploy.findings import Finding, Outcome
 from deploy.host.remedy import map_kind
 
+OTHER = "take the draft that was trained for this target"
 INTEGERS = {"I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8"}
 
 
@@ -29,22 +30,32 @@ def findings(case: Case) -> Iterator[Finding]:
             yield fail(what, f"draft_vocab_size {rows}, vocab_size {vocabulary}", "save the draft with its d2t")
         return
     yield from _flags(case)
-    yield from _map(case, tensor, vocabulary if rows is None and "draft_vocab_size" in case.config else rows)
+    whole = "draft_vocab_size" in case.config and case.config["draft_vocab_size"] is None
+    yield from _map(case, tensor, vocabulary if whole else rows)
 
 
 def _map(case: Case, tensor: Tensor, rows: int | None) -> Iterator[Finding]:
     """A table of floats makes ids that no embedding takes; one of another length is that of another head."""
     if tensor.dtype not in INTEGERS:
         yield fail("d2t does not hold integers", f"dtype {tensor.dtype}", "save it as I64", "will not start")
-    elif rows is not None and tensor.shape != (rows,):
+    elif rows is not None and rows > 0 and tensor.shape != (rows,) and not _head_too(case, tensor):
         what = f"d2t maps {list(tensor.shape)} draft tokens, the draft has {rows}"
         remedy = "take d2t and lm_head from the same training, and let draft_vocab_size say their length"
         yield fail(what, f"draft_vocab_size {case.config.get('draft_vocab_size')}", remedy, "corrupt")
+    elif rows is not None and tensor.shape != (rows,):
+        return
     elif case.draft.d2t is None:
         what = "cannot tell whether d2t holds offsets: it was too large to be read"
         yield unknown(what, f"shape {list(tensor.shape)}", "a map of tokens is that of another model")
     else:
         yield from _offsets(case, case.draft.d2t)
+
+
+def _head_too(case: Case, tensor: Tensor) -> bool:
+    """Whether the head is as long as the map, and refused: then config.json is wrong, as the rule `shapes` tells."""
+    head = case.draft.tensors.get("lm_head.weight")
+    refused = case.trace and any(one.tensor == "lm_head.weight" and one.how == "refused" for one in case.trace.landings)
+    return bool(refused and head and head.shape[:1] == tensor.shape)
 
 
 def _offsets(case: Case, d2t: Sequence[int]) -> Iterator[Finding]:
@@ -70,7 +81,12 @@ def _offsets(case: Case, d2t: Sequence[int]) -> Iterator[Finding]:
     elif outside:
         what = f"d2t leads to {len(outside)} tokens that the target does not have"
         told = f"vocab_size {size}, d2t leads to {outside[:4]}"
-        yield fail(what, told, "take the d2t of this draft and this target", "corrupt")
+        own = case.number("vocab_size")
+        if own is not None and all(0 <= target < own for target in outside):  # sound, and of another target
+            outcome: Outcome = "will not start" if case.serving.tp in (None, 1) else "will serve at accept length 1.00"
+            yield fail(what, f"{told}; the draft's own vocabulary has {own}", OTHER, outcome)
+        else:
+            yield fail(what, told, "take the d2t of this draft and this target", "corrupt")
 
 
 def _flags(case: Case) -> Iterator[Finding]:
