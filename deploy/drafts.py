@@ -13,7 +13,8 @@ from deploy import host, releases
 from deploy.checkpoint import facts as files
 from deploy.checkpoint import manifest
 from deploy.checkpoint.facts import Facts
-from deploy.errors import ConfigError
+from deploy.checkpoint.manifest import Manifest
+from deploy.errors import ConfigError, DeployError
 from deploy.host.journal import RepairError, recover
 from deploy.inventory import Inventory
 from deploy.plan import Draft
@@ -67,13 +68,24 @@ def found(profile: Profile, inventory: Inventory, remotes: Mapping[str, Remote])
             remedy=f"fetch it first (rsync {profile.draft.path} .), then name the local folder",
         )
     if set(remotes) == {name}:
-        yield Draft(path, releases.digest(path, remotes[name]), name)
+        yield Draft(path, _hashed(path, remotes[name]), name)
         return
     facts(path, remotes[name])  # who opens it takes back a repair that broke off
     with TemporaryDirectory(prefix="deploy-fetch-") as folder:
         target = Path(folder, PurePosixPath(path).name)
         remotes[name].transport.fetch(path, target, timeout=releases.READ_BACK)
         yield Draft(str(target), manifest.of(target))
+
+
+def _hashed(path: str, remote: Remote) -> Manifest:
+    """A draft of a host. ConfigError where it is not there, or cannot be read."""
+    try:
+        return releases.digest(path, remote)
+    except DeployError as error:
+        if type(error) is not DeployError:  # the host is gone, or its python3 failed
+            raise
+        told = f"{remote.host.name}: the draft {path} cannot be read"
+        raise ConfigError(told, evidence=error.evidence, remedy="draft=HOST:PATH names another one") from error
 
 
 def _whole(path: Path) -> Path:

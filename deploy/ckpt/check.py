@@ -25,6 +25,7 @@ from deploy.legible import one_line
 from deploy.options import Options
 
 COLOURS = {"PASS": "green", "WARN": "yellow", "FAIL": "red", "UNKNOWN": "magenta"}
+WORST = ("FAIL", "UNKNOWN", "WARN", "PASS")  # what is told first
 WORDS = {"vocabulary map": "MAP", "ignored": "IGNORED", "dropped": "DROPPED", "refused": "REFUSED"}
 SHOWN, LINES = 400, 8  # rows of the trace, and of a finding's evidence, as text
 FEW = 4  # lines that may be shown twice
@@ -67,7 +68,7 @@ def run(path: str, options: Options, how: How) -> int:
         asked = _asked(draft, target, engine, how, places[0]) if how.exact else None
     rows, told = asked or (_rows(draft, target, engine), [])
     whole = _whole(rows)
-    findings = [*_findings(rows), *told]
+    findings = sorted([*_findings(rows), *told], key=lambda finding: WORST.index(finding.verdict))
     shown = _shown(rows)
     if options.json:
         click.echo(json.dumps(_document(path, whole, rows, findings, shown), indent=1))

@@ -106,3 +106,26 @@ def test_what_the_hooks_make_of_a_draft_is_judged_before_the_old_server_is_stopp
     assert project.status()["pid"] == before["pid"]
     waived = project.run("up", "profile=fake", f"draft.path={dead('no-d2t')}", hooks, "waive=[ckpt]", "-y")
     assert (waived.code, project.status()["pid"] != before["pid"]) == (0, True), waived.err
+
+
+def test_a_draft_that_is_not_on_its_host_is_a_wrong_profile(project: Project) -> None:
+    project.fake(draft="localhost:/nowhere/draft")
+    for command in ("check", "up"):
+        done = project.run(command, "profile=fake")
+        assert (done.code, "localhost: the draft /nowhere/draft cannot be read" in done.err) == (2, True), done.err
+
+
+SAID = [  # what the profile says, what is told of it
+    ({"speculative": {"algorithm": "EAGLE"}}, "algorithm EAGLE with an EAGLE-3 draft"),
+    ({"args": {"speculative-algorithm": "EAGLE"}}, "algorithm EAGLE with an EAGLE-3 draft"),
+    ({"args": {"context-length": 999999}}, "the target is served with 999999"),
+    ({"args": {"attention-backend": "trtllm_mla"}}, "attention backend trtllm_mla takes no draft"),
+    ({"speculative": {"num_steps": 2, "eagle_topk": 2, "num_draft_tokens": 99}}, "is more than the tree has"),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), SAID)
+def test_what_a_profile_says_is_judged_with_the_draft(project: Project, fields, words) -> None:
+    project.fake(**fields)
+    done = project.run("check", "profile=fake")
+    assert (done.code, words in done.out) == (REFUSED, True), done.out

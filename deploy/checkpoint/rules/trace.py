@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from packaging.version import Version
 
@@ -25,6 +25,7 @@ HARMLESS = re.compile(r"rotary_emb\.|(^|\.)verifier_(norm|lm_head)\.")  # comput
 COMPUTES = re.compile(r"layers?\.|norm|lm_head|(^|\.)fc\b|\.bias$")  # parts of what a draft of these classes computes
 UNUSED = re.compile(r"layers\.[1-9]\d*\.input_layernorm\.weight$")  # only the first layer takes embeddings in
 HARMLESS_IF_RANDOM = re.compile(r"\.o_proj\.bias$")  # made of zeros since 0.5.23, of whatever lay there before
+ENOUGH = 500  # names of which a remedy is tried: more than a draft has
 WHOLE = re.compile(r"((Llama|Mistral|Qwen\d|DeepseekV\d|GptOss|Phi3|Gemma\d)(Moe)?ForCausalLM)?")  # classes of targets
 STOPS = (
     ("attribute 'draft_vocab_size'", "add draft_vocab_size: lm_head's rows, or null to use the target's head"),
@@ -106,7 +107,8 @@ def _lost(case: Case, landed: Trace) -> Iterator[Finding]:
         missing = []
     faint = [name for name in missing if HARMLESS_IF_RANDOM.search(name)]
     missing = [name for name in missing if name not in faint]
-    lines = [f"{one_line(name)} -> dropped" for name in dropped] + [_starved(landed, name) for name in missing]
+    parts = [(landing.parameter, landing.shard) for landing in landed.landings if landing.shard]
+    lines = [f"{one_line(name)} -> dropped" for name in dropped] + [_starved(parts, name) for name in missing]
     silence = "with a warning" if case.loader and case.loader.unknown == "warned" else "without a word"
     if dropped and missing:
         what = f"{case.server} drops tensors of the draft {silence}, and parameters stay random"
@@ -128,9 +130,9 @@ def _lost(case: Case, landed: Trace) -> Iterator[Finding]:
     yield from _head(case, landed)
 
 
-def _starved(landed: Trace, name: str) -> str:
-    """A parameter that nothing fills, or not all of it."""
-    shards = sorted(landing.shard for landing in landed.landings if landing.parameter == name and landing.shard)
+def _starved(parts: Sequence[tuple[str | None, str]], name: str) -> str:
+    """A parameter that nothing fills, or not all of it; `parts` are the shards that something fills."""
+    shards = sorted(shard for parameter, shard in parts if parameter == name)
     return f"{name} <- {f'only {chr(44).join(shards)}, the rest is' if shards else 'nothing:'} random"
 
 
@@ -180,7 +182,7 @@ def _wrapper(case: Case, dropped: list[str]) -> str:
     for prefix in prefixes:
         if not all(name.startswith(prefix) for name in dropped):
             break
-        tensors = {name[len(prefix) :]: case.draft.tensors[name] for name in dropped}
+        tensors = {name[len(prefix) :]: case.draft.tensors[name] for name in dropped[:ENOUGH]}
         landed = trace(case.loader, tensors, case.config)
         if not landed.error and not landed.dropped:
             return prefix
@@ -191,6 +193,6 @@ def _helps(case: Case, loader: loaders.Loader | None, dropped: list[str]) -> boo
     """Whether the portable spelling of these names would land with this loader."""
     if loader is None:
         return False
-    tensors = {portable(name): case.draft.tensors[name] for name in dropped}
+    tensors = {portable(name): case.draft.tensors[name] for name in dropped[:ENOUGH]}
     landed = trace(loader, tensors, case.config)
     return not landed.error and not landed.dropped
