@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,10 +80,25 @@ def _meant(path: str, host: str, rest: str, known: list[str]) -> None:
         raise ConfigError(f"{path} names nothing on {host}", remedy=f"write it as {host}:/data/draft")
     name, colon, _ = path.partition(":")
     if not host and colon and "/" not in name and not os.path.lexists(path):
-        told = f"there is no host {one_line(name)!r} in the inventory, and no file {one_line(path)!r} here"
-        raise ConfigError(
-            told, remedy=f"{registry.nearest(name, known)}; --project names the folder of another inventory"
-        )
+        told = f"{one_line(path)} does not exist, and there is no host {one_line(name)!r} in the inventory"
+        hosts = registry.nearest(name, known) if known else "it names none"
+        raise ConfigError(told, remedy=f"{hosts}; --project names the folder of another inventory")
+
+
+def document(told: Any) -> str:
+    """One JSON document. A config.json may hold NaN, which Python reads and JSON does not have: there it is text."""
+    try:
+        return json.dumps(told, indent=1, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(told), indent=1)
+
+
+def _finite(told: Any) -> Any:
+    if isinstance(told, Mapping):
+        return {key: _finite(value) for key, value in told.items()}
+    if isinstance(told, list | tuple):
+        return [_finite(value) for value in told]
+    return str(told) if isinstance(told, float) and not math.isfinite(told) else told
 
 
 def options(project: Path | None, *, as_json: bool) -> Options:

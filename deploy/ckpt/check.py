@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -16,7 +15,7 @@ from deploy.checkpoint.rules import Case, Serving, Target
 from deploy.checkpoint.rules.values import EMBEDDINGS
 from deploy.checkpoint.trace import Landing, Trace
 from deploy.checkpoint.verdict import Verdict
-from deploy.ckpt import Where, opened
+from deploy.ckpt import Where, document, opened
 from deploy.errors import ConfigError
 from deploy.facts import interpreter
 from deploy.findings import Finding
@@ -71,7 +70,7 @@ def run(path: str, options: Options, how: How) -> int:
     findings = sorted([*_findings(rows), *told], key=lambda finding: WORST.index(finding.verdict))
     shown = _shown(rows)
     if options.json:
-        click.echo(json.dumps(_document(path, whole, rows, findings, shown), indent=1))
+        click.echo(document(_document(path, whole, rows, findings, shown)))
     else:
         _print(path, whole, rows, findings, shown)
     return verdict.exit_code(whole)

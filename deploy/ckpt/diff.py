@@ -12,7 +12,7 @@ import click
 from deploy.checkpoint import diff
 from deploy.checkpoint.diff import Difference
 from deploy.checkpoint.facts import Facts
-from deploy.ckpt import Where, opened
+from deploy.ckpt import Where, document, opened
 from deploy.legible import one_line
 from deploy.options import Options
 
@@ -36,7 +36,7 @@ def run(a: str, b: str, options: Options, *, deep: bool) -> int:
         )
     found = diff.differences(first, second, deep=deep)
     if options.json:
-        click.echo(json.dumps(_document(a, b, first, second, found, deep=deep), indent=1))
+        click.echo(document(_document(a, b, first, second, found, deep=deep)))
     else:
         click.echo("\n".join(_lines(a, b, first, second, found, deep=deep)))
     return 1 if found else 0

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from deploy.checkpoint.facts import Facts
-from deploy.ckpt import opened
+from deploy.ckpt import document, opened
 from deploy.legible import one_line
 from deploy.options import Options
 
@@ -43,7 +43,7 @@ def run(path: str, options: Options, *, every: bool) -> int:
         else:
             outline = _outline(place.facts()) if every else place.outline()
     if options.json:
-        click.echo(json.dumps({**_document(outline), "tensors": _tensors(facts)}, indent=1))
+        click.echo(document({**_document(outline), "tensors": _tensors(facts)}))
     else:
         click.echo("\n".join(_lines(outline)))
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -29,7 +30,7 @@ def project(tmp_path: Path) -> Project:
 
 WORDS: list[tuple[str, str, str]] = [  # a path, what is told, what to do
     ("", "a path is empty", "name a folder"),
-    ("gpu9:/x", "there is no host 'gpu9' in the inventory, and no file 'gpu9:/x' here", "--project"),
+    ("gpu9:/x", "gpu9:/x does not exist, and there is no host 'gpu9' in the inventory", "--project"),
     ("localhost:", "names nothing on localhost", "write it as localhost:/"),
     ("nowhere", "does not exist", "name a folder"),
 ]
@@ -82,3 +83,15 @@ def test_a_warning_makes_no_whole_model_one_that_will_serve(tmp_path, capsys, fi
         (tmp_path / "model" / file).write_bytes(b"\x80")
     assert check.run(str(tmp_path / "model"), TEXT, How()) == code
     assert capsys.readouterr().out.splitlines()[0].endswith(f": {verdict}")
+
+
+@pytest.mark.parametrize("command", ["show", "check", "diff"])
+def test_a_config_that_holds_nan_still_makes_a_json_document(tmp_path, project, command):
+    folder = tmp_path / "odd"
+    shutil.copytree(DRAFT, folder)
+    text = (
+        (folder / "config.json").read_text().replace("{", '{"one": NaN, "two": [-Infinity], "rms_norm_eps": NaN, ', 1)
+    )
+    (folder / "config.json").write_text(text)
+    done = project.run("ckpt", command, str(folder), *([str(DRAFT)] if command == "diff" else []), "--json")
+    json.loads(done.out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
