@@ -12,7 +12,6 @@ from itertools import groupby
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from deploy import registry
 from deploy.errors import ConfigError
 
 # The first version of each range, oldest first, and the newest that was read; wheels of the server, one by one.
@@ -33,7 +32,7 @@ def parse(text: str) -> tuple[str, str | None]:
     name, equals, version = (part.strip() for part in text.partition("=="))
     name = name.lower()
     if name not in RANGES:
-        known = f"{registry.nearest(name, sorted(RANGES))}; write it as sglang==0.5.8"
+        known = f"known: {', '.join(sorted(RANGES))}; write it as sglang==0.5.8"
         raise ConfigError(f"there are no rules for an engine {name!r}", remedy=known)
     if not equals:
         return name, None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from deploy import drafts
-from deploy.checkpoint import exact, rules, versions
+from deploy.checkpoint import exact, rules
 from deploy.checkpoint.config import is_eagle3
 from deploy.checkpoint.facts import Facts
 from deploy.checkpoint.rules import Serving, Target
@@ -37,14 +37,15 @@ def judged(node: Node, remote: Remote, path: str, where: Remote | None) -> list[
         draft = drafts.facts(path, where, values=True)
     except ConfigError as error:
         return [Finding("ckpt", "FAIL", error.what, error.evidence, error.remedy, "will not start")]
+    if node.profile.engine.name == "llamacpp" and draft.format != "gguf":
+        what = "llama.cpp takes a draft as one .gguf file, and there is none"
+        return [Finding("ckpt", "FAIL", what, f"{path}: {draft.format}", "name the .gguf of it", "will not start")]
     config = remote.place.model.get("config")
     target = Target(config) if isinstance(config, dict) else None
     traced, reason = _asked(node, remote, draft)
     cases = rules.cases(draft, target, serving(node, remote), traced)
     found = rules.agreed([(case, rules.found(case)) for case in cases])
     found += rules.compared(cases[0]) if len(cases) == 1 else []
-    if node.profile.engine.name not in versions.RANGES:
-        return [finding for finding in found if finding.verdict != "PASS"]
     by = "the engine's own loader was asked" if traced else f"by our table: {reason}" if reason else ""
     return [replace(f, evidence=by) if f.verdict == "PASS" and by else f for f in found]
 

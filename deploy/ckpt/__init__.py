@@ -80,7 +80,7 @@ def _meant(path: str, host: str, rest: str, known: list[str]) -> None:
         raise ConfigError(f"{path} names nothing on {host}", remedy=f"write it as {host}:/data/draft")
     name, colon, _ = path.partition(":")
     if not host and colon and "/" not in name and not os.path.lexists(path):
-        told = f"{one_line(path)} does not exist, and there is no host {one_line(name)!r} in the inventory"
+        told = f"{one_line(path)} does not exist, and the inventory has no host {one_line(name)!r}"
         hosts = registry.nearest(name, known) if known else "it names none"
         raise ConfigError(told, remedy=f"{hosts}; --project names the folder of another inventory")
 

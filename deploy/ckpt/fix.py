@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,7 +42,7 @@ class How:
 
 
 def run(path: str, options: Options, how: How) -> int:
-    """0: done, or nothing to do; 5: it cannot be repaired, and nothing was done."""
+    """0: done, or nothing to do; 5: it cannot be repaired, or what is there now would still not serve."""
     _agree(how)
     engine, version = versions.parse(how.engine or "sglang")
     target = _target(how.target, options) if how.target else None
@@ -54,13 +55,16 @@ def run(path: str, options: Options, how: How) -> int:
         if how.undo:
             told["undone"] = told["recovered"] or _act(where, {"mode": "undo"})["did"]
             return _tell(told, options)
-        facts = where.facts()
+        facts = where.facts(values=True)
         plan = repair.plan(facts, target.config if target else None, engine, version)
         told |= _as_json(plan)
+        now = None if plan else where
         if plan and not plan.refusals and not how.dry_run:
             told |= _done(where, facts, plan, how, to)
             now = where if how.in_place else Where(told["folder"], where.remote)
-            told["verdict"] = _verdict(now.facts(), target, Serving(engine, version))
+            facts = now.facts(values=True)
+        if now and not plan.refusals:
+            told |= {"verdict": _verdict(facts, target, Serving(engine, version)), "check": _check(now, how)}
     return _tell(told, options, dry=how.dry_run)
 
 
@@ -99,6 +103,13 @@ def _verdict(draft: Facts, target: Target | None, serving: Serving) -> str:
     """What `ckpt check` says of the result."""
     verdicts = {verdict.of(rules.found(case)) for case in rules.cases(draft, target, serving)}
     return verdicts.pop() if len(verdicts) == 1 else "could not tell"
+
+
+def _check(where: Where, how: How) -> str:
+    """The command that says more of what is there now."""
+    path = f"{where.remote.host.name}:{where.path}" if where.remote else where.path
+    words = ["deploy", "ckpt", "check", path, "--target", how.target or "MODEL"]
+    return shlex.join(words + (["--engine", how.engine] if how.engine else []))
 
 
 def _there(out: Where, where: Where) -> str:
@@ -153,7 +164,8 @@ def _as_json(plan: Plan) -> dict[str, Any]:
 
 
 def _tell(told: dict[str, Any], options: Options, *, dry: bool = False) -> int:
-    code = CheckFailed.exit_code if told.get("refusals") else 0
+    bad = bool(told.get("refusals")) or told.get("verdict") in verdict.ORDER
+    code = CheckFailed.exit_code if bad else 0
     if options.json:
         click.echo(json.dumps({"exit_code": code, **told}, indent=1))
         return code
@@ -180,10 +192,17 @@ def _lines(told: Mapping[str, Any], *, dry: bool) -> list[str]:
     if told["refusals"]:
         return [*lines, "nothing was changed"]
     if not changes:
-        return [*lines, "nothing to repair"]
+        return [*lines, "nothing to repair", *_now(told)]
+    count = f"{len(changes)} change{'s' * (len(changes) != 1)}"
     if dry:
-        return [*lines, f"{len(changes)} changes; nothing was changed, as --dry-run wants it"]
+        return [*lines, f"{count}; nothing was changed, as --dry-run wants it"]
     lines += [f"{name}: {how}" for name, how in told["files"].items() if how != "written"]
-    lines.append(f"{len(changes)} change{'s' * (len(changes) != 1)}, {told['did']}: {told['folder']}")
-    more = "" if told["verdict"] == "will serve" else f"; deploy ckpt check {told['folder']} says why"
-    return [*lines, f"now: {told['verdict']}{more}"]
+    lines.append(f"{count}, {told['did']}: {told['folder']}")
+    return [*lines, *_now(told)]
+
+
+def _now(told: Mapping[str, Any]) -> list[str]:
+    """What would come of serving it, and who says why."""
+    if told["verdict"] == "will serve":
+        return ["now: will serve"]
+    return [f"now: {told['verdict']}", f"-> {told['check']}"]

@@ -52,7 +52,13 @@ def show(path: str, *, every: bool, project: Path | None, as_json: bool) -> int:
 @click.option("--target", metavar="PATH", shell_complete=later("files"), help="The model that the draft is for.")
 @click.option("--engine", metavar="NAME==VERSION", help="What would serve it: sglang==0.5.8, vllm==0.32.0.")
 @click.option("--exact", is_flag=True, help="Ask the installed engine's own loader, about 6 s, without a GPU.")
-@click.option("--python", metavar="PATH", default="python3", help="The interpreter in which that engine is installed.")
+@click.option(
+    "--python",
+    metavar="PATH",
+    default="python3",
+    shell_complete=later("files"),
+    help="The interpreter in which that engine is installed.",
+)
 @click.option("--deep", is_flag=True, help="Look at all values, not at a sample.")
 @_project
 @_json
@@ -67,8 +73,10 @@ def check(path: str, *, project: Path | None, as_json: bool, **how: Any) -> int:
 
 @ckpt.command()
 @_path("path")
-@click.option("--out", metavar="PATH", help="The new folder (default: beside PATH, with -fixed behind its name).")
-@click.option("--for", "engine", metavar="NAME==VERSION", help="What will serve it; else what every version takes.")
+@click.option("--out", metavar="PATH", shell_complete=later("files"), help="The new folder (default: PATH-fixed).")
+@click.option(
+    "--for", "--engine", "engine", metavar="NAME==VERSION", help="What will serve it; else what every version takes."
+)
 @click.option("--target", metavar="PATH", shell_complete=later("files"), help="The model that the draft is for.")
 @click.option("--in-place", is_flag=True, help="Change the file itself, behind an undo journal.")
 @click.option("--no-orig", is_flag=True, help="With --in-place: keep no copy as *.orig.")

@@ -26,12 +26,22 @@ def counted(
     if not all(type(number) is int for number in ids):
         return [], ("the aux layers are no whole numbers", f"{IDS}: {ids}", "write what it was trained with")
     raw = "speculators_model_type" in config
-    if not raw and ids[0] == 1:
+    if not raw and ids[0] == 1 and not _beyond(ids, target):
         return list(ids), ()
-    if not raw and ids[0] != 2:
+    family = _family(config, target)
+    if not raw and ids[0] not in (1, 2):
         what = "how the aux layers are counted, as SGLang does or as vLLM does, cannot be told"
-        return [], (what, f"{IDS}: {ids}, at the top level", f"write eagle_config.{IDS} yourself, as SGLang counts")
-    return _for(_family(config, target), ids, version)
+        written, _ = _for(family, ids, version)
+        meant = f": {written}, if it was trained with the input of layers {ids}" if written else ", as SGLang counts"
+        return [], (what, f"{IDS}: {ids}, at the top level", f"write eagle_config.{IDS} yourself{meant}")
+    return _for(family, ids, version)
+
+
+def _beyond(ids: list[int], target: Mapping[str, Any] | None) -> bool:
+    """Whether SGLang's count would ask for the output of the last layer, which hardly a target hands out."""
+    inner = (target or {}).get("text_config")
+    layers = (inner if isinstance(inner, dict) else target or {}).get("num_hidden_layers")
+    return type(layers) is int and max(ids) >= layers - 1
 
 
 def _for(family: str, ids: list[int], version: tuple[int, ...]) -> tuple[list[int], tuple[str, ...]]:

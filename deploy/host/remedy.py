@@ -20,7 +20,7 @@ from deploy.host.convert import Conversion, converted
 
 CODES = {"I64": "q", "I32": "i", "I16": "h", "I8": "b", "U64": "Q", "U32": "I", "U16": "H", "U8": "B"}
 LAYERS = re.compile(r"(?:model\.)?layers\.(\d+)\.")
-NO_DRAFT = "this is no EAGLE-3 draft in safetensors: there is nothing to repair"
+NO_DRAFT = "this is no EAGLE-3 draft in safetensors"
 WHOLE = "copy or save the checkpoint again; what is in it is not known"
 
 
@@ -73,7 +73,13 @@ def plan(facts: Any, target: Mapping[str, Any] | None = None, engine: str = "", 
     `version` as numbers, empty where any is to be served with. What is planned for a draft that was repaired: nothing.
     """
     if facts.format == "pickle":
-        return Plan(refusals=(Refusal("the weights are pickles, which run code when they are opened", "", WHOLE),))
+        return Plan(
+            refusals=(
+                Refusal(
+                    "the weights are pickles, which run code when they are opened", "", "save them as .safetensors"
+                ),
+            )
+        )
     if facts.format == "gguf":
         return Plan(notes=(NO_DRAFT,))
     broken = [problem for problem in facts.problems if problem.outcome]

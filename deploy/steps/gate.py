@@ -54,7 +54,7 @@ def _failure(remote: Remote, measured: dict[str, Any], failed: list[dict[str, An
             evidence=f"{evidence}\n{measured['accepted']} of {measured['drafted']} drafted tokens kept in "
             f"{measured['steps']} verify steps\n{acceptance.DEFINITION}",
             remedy="the server runs the draft but gains nothing: are its tensors loaded, its head, its d2t, "
-            "and is the algorithm EAGLE3? With another one: deploy restart --ckpt NEW",
+            "and is the algorithm EAGLE3? deploy ckpt check DRAFT tells. With another one: deploy restart --ckpt NEW",
         )
     return GateFailed(
         f"{remote.host.name}: serving, but below its gates",

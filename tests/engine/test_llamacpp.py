@@ -74,6 +74,8 @@ def test_dead_drafts_fail_the_gate_and_the_healthy_one_passes_it(tiny: Deploymen
     zero = str(places.broken("zero-head.gguf", tmp_path / "dead"))
     refused = tiny.run("restart", "--ckpt", zero)
     assert (refused.code, "output.weight: all 8,192" in refused.err) == (5, True), refused.err
+    other = tiny.run("restart", "--ckpt", str(HEALTHY.parent / "draft"))
+    assert (other.code, "takes a draft as one .gguf file" in other.err) == (5, True), other.err
     assert tiny.project.status()["pid"] == served
     random = str(places.broken("random-head.gguf", tmp_path / "dead"))
     for draft, words, most, said in (

@@ -143,7 +143,7 @@ def test_a_whole_model_that_is_cut_off_is_told(capsys, tmp_path):
 
 WRONG: list[tuple[str, How, str]] = [
     ("/nowhere", How(), "/nowhere does not exist"),
-    (TARGET, How(engine="sgland==0.5.8"), "did you mean 'sglang'?"),
+    (TARGET, How(engine="sgland==0.5.8"), "known: sglang, vllm"),
     (TARGET, How(engine="tgi==1.0"), "known: sglang, vllm"),
     (TARGET, How(engine="sglang==newest"), "'newest' is no version of sglang"),
     (TARGET, How(target="/nowhere"), "/nowhere does not exist"),
@@ -211,3 +211,13 @@ def test_a_checkpoint_on_a_host_is_judged_there_beside_a_target_here(project, br
     assert (healthy.code, healthy.err) == (0, "")
     missing = project.run("ckpt", "check", "localhost:/nowhere")
     assert (missing.code, "/nowhere does not exist" in missing.err) == (2, True)
+
+
+def test_a_warning_does_not_make_sure_of_what_is_in_no_table(capsys, broken, tmp_path):
+    """Values of a big model that could not be looked at in time are a WARN as well."""
+    folder = tmp_path / "model"
+    shutil.copytree(broken / "random-layer", folder)
+    (folder / "config.json").write_text('{"architectures": ["OtherForCausalLM"], "model_type": "llama"}')
+    assert check.run(str(folder), TEXT, How()) == 10
+    out = capsys.readouterr().out
+    assert out.index("no table says where") < out.index("look as they are made before")

@@ -69,8 +69,9 @@ def test_twice_it_changes_nothing(project, draft):
     assert (again.code, "is there already" in again.out) == (0, True)
     fixed = f"{draft}-fixed"
     before = files(Path(fixed))
-    assert project.run("ckpt", "fix", fixed).out == "nothing to repair\n"
-    assert project.run("ckpt", "fix", fixed, "--in-place").out == "nothing to repair\n"
+    told = f"nothing to repair\nnow: could not tell\n-> deploy ckpt check {fixed} --target MODEL\n"
+    assert project.run("ckpt", "fix", fixed).out == told
+    assert project.run("ckpt", "fix", fixed, "--in-place").out == told
     assert files(Path(fixed)) == before
     assert not Path(f"{fixed}-fixed").exists()
 
@@ -181,3 +182,44 @@ def test_a_draft_is_hashed_as_it_was_before_a_repair_broke_off(project, draft, w
         return found[1]
 
     assert release(taken_back) == release(wished) != release(repaired)
+
+
+def test_what_would_still_not_serve_is_no_success(project, tmp_path):
+    """Nothing to repair is not the same as nothing wrong: `ckpt fix X && restart --ckpt X` must not go on."""
+    dead = tmp_path / "dead"
+    shutil.copytree(EXAMPLES / "draft", dead)
+    weights = dead / "model.safetensors"
+    rewrite(EXAMPLES / "draft" / "model.safetensors", weights, {"d2t": "other"})
+    done = project.run("ckpt", "fix", str(dead), "--target", TARGET, "--engine", "sglang==0.5.8")
+    check = f"deploy ckpt check {dead} --target {TARGET} --engine sglang==0.5.8"
+    assert (done.code, done.out.splitlines()) == (
+        5,
+        ["nothing to repair", "now: will serve at accept length 1.00", f"-> {check}"],
+    )
+    assert project.run(*check.split()[1:]).code == 5
+
+
+def test_ids_that_only_vllm_can_mean_are_counted_down(project, tmp_path):
+    """Of 6 layers none has the number that [1, 3, 5] would ask for, counted as SGLang does."""
+    flat = tmp_path / "flat"
+    shutil.copytree(EXAMPLES / "draft", flat)
+    config = json.loads((flat / "config.json").read_text())
+    del config["eagle_config"]
+    (flat / "config.json").write_text(json.dumps({**config, "eagle_aux_hidden_state_layer_ids": [1, 3, 5]}))
+    done = project.run("ckpt", "fix", str(flat), "--target", TARGET)
+    assert (done.code, done.out.splitlines()[-1]) == (0, "now: will serve")
+    fixed = json.loads(Path(f"{flat}-fixed/config.json").read_text())
+    assert fixed["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [0, 2, 4]
+
+
+def test_a_host_that_is_not_there_is_told(project):
+    done = project.run("ckpt", "check", "locahost:/data/draft")
+    assert done.code == 2
+    assert "the inventory has no host 'locahost'" in done.err
+    assert "did you mean 'localhost'?" in done.err
+
+
+def test_a_target_whose_config_says_nothing_is_no_comparison(project):
+    target = str(EXAMPLES / "target.gguf")
+    done = project.run("ckpt", "check", str(EXAMPLES / "draft"), "--target", target, "--engine", "SGLang==0.5.23")
+    assert (done.code, "was not compared with its target" in done.out) == (10, True)

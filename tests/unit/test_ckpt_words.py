@@ -30,7 +30,7 @@ def project(tmp_path: Path) -> Project:
 
 WORDS: list[tuple[str, str, str]] = [  # a path, what is told, what to do
     ("", "a path is empty", "name a folder"),
-    ("gpu9:/x", "gpu9:/x does not exist, and there is no host 'gpu9' in the inventory", "--project"),
+    ("gpu9:/x", "gpu9:/x does not exist, and the inventory has no host 'gpu9'", "--project"),
     ("localhost:", "names nothing on localhost", "write it as localhost:/"),
     ("nowhere", "does not exist", "name a folder"),
 ]

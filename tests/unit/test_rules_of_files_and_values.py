@@ -76,7 +76,7 @@ def even(count: int) -> list[float]:
 ONE_NAN = [1.0, float("nan")]
 DEAD, FINE = "will serve at accept length 1.00", ""
 VALUES = [
-    ("NaN", filled("norm.weight", lambda n: ONE_NAN * (n // 2)), "FAIL", "hold NaN or infinity", DEAD),
+    ("NaN", filled("norm.weight", lambda n: ONE_NAN * (n // 2)), "FAIL", "1 tensor holds NaN or infinity", DEAD),
     ("a head of zeros", filled("lm_head.weight", lambda n: [0.0] * n), "FAIL", "are all zero", DEAD),
     ("a layer of zeros", silent, "FAIL", "nothing comes out of midlayer", DEAD),
     ("zeros somewhere", filled("midlayer.mlp.up_proj.weight", lambda n: [0.0] * n), "WARN", "are all zero", FINE),

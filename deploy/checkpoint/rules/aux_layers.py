@@ -36,8 +36,7 @@ def findings(case: Case) -> Iterator[Finding]:
     wrong = _wrong(case, ids, layers)
     if wrong:
         what = f"aux layers {wrong} do not exist in the target" + (f", which has {layers}" if layers else "")
-        evidence = f"{KEY}: {ids}"
-        yield fail(what, evidence, "write the ids that the draft was trained with", "will not start")
+        yield fail(what, _meaning(case, ids, layers), "write the ids that the draft was trained with", "will not start")
         return
     yield from _count(case, ids, layers)
     yield from _not_read(case, layers)
@@ -73,6 +72,17 @@ def _wrong(case: Case, ids: list[Any], layers: int | None) -> list[Any]:
     there = targets.captured(kind, ids, layers or 0, case.version) if ids else []
     last = (layers - (0 if kind in targets.TO_THE_END else 1)) if layers else max(there, default=0)
     return [number for number, layer in zip(ids, there, strict=True) if not 0 <= layer <= last] if ids else []
+
+
+def _meaning(case: Case, ids: list[Any], layers: int | None) -> str:
+    """The ids, and which layers' inputs the server takes for them where that is another number."""
+    if case.serving.engine == "vllm" or any(type(number) is not int for number in ids):
+        return f"{KEY}: {ids}"
+    kind = architecture(case.target.config) if case.target else ""
+    there = targets.captured(kind, ids, layers or 0, case.version)
+    return f"{KEY}: {ids}" + (
+        f", which stand for the input of layers {there}, of 0 to {(layers or 0) - 1}" if there != ids else ""
+    )
 
 
 def _turned_off(case: Case) -> Iterator[Finding]:
@@ -117,15 +127,16 @@ def _not_read(case: Case, layers: int | None) -> Iterator[Finding]:
     default = [2, layers // 2, layers - 3] if layers else []
     if top != default:
         what = f"aux layers {top} stand at the top level, where {case.server} does not read them: it takes its default"
-        remedy = "write them into eagle_config: deploy ckpt fix"
+        plain = "speculators_model_type" in case.config or top[0] in (1, 2)  # as deploy/host/counting.py decides
+        remedy = "write them into eagle_config" + (": deploy ckpt fix" if plain else ", as SGLang counts them")
         yield warn(what, f"{KEY}: {top}; the default captures {default or '[2, n // 2, n - 3]'}", remedy)
 
 
 def _counted_for_sglang(ids: list[Any], layers: int) -> Iterator[Finding]:
     """What tells that SGLang's count is meant: the embeddings for a layer, or SGLang's own default written out."""
     if 0 in ids or ids == [1, layers // 2 - 1, layers - 4]:
-        what = f"aux layers {ids} look like SGLang's count, which is one lower than vLLM's: acceptance would suffer"
-        remedy = f"if the draft was trained for SGLang, write {[number + 1 for number in ids]}"
+        what = f"aux layers {ids} look like SGLang's count, one lower than vLLM's: acceptance on vLLM would suffer"
+        remedy = f"if the draft was trained for SGLang, write {[number + 1 for number in ids]} into a copy for vLLM"
         yield warn(what, f"eagle_config.{KEY}: {ids}", remedy)
 
 

@@ -40,9 +40,15 @@ def _fit(case: Case) -> Iterator[Finding]:
     """
     if not case.target_config and not is_eagle3(case.config):
         return
-    if not case.target_config:
+    known = {key: number(case.target_config, key) for key in ("hidden_size", "vocab_size", "num_hidden_layers")}
+    if None in known.values():
         what = "the draft was not compared with its target, whose config is not known"
-        yield unknown(what, "", "name a target whose config.json can be read: --target, or model.path of the profile")
+        evidence = (
+            f"it says nothing of {', '.join(key for key in known if known[key] is None)}" if case.target_config else ""
+        )
+        remedy = "name a target whose config.json can be read: --target, or model.path of the profile"
+        yield unknown(what, evidence, remedy)
+    if not case.target_config:
         return
     hidden = case.number("target_hidden_size") or case.number("hidden_size")
     remedy = "take the draft that was trained for this target"

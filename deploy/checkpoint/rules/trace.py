@@ -28,8 +28,11 @@ HARMLESS_IF_RANDOM = re.compile(r"\.o_proj\.bias$")  # made of zeros since 0.5.2
 ENOUGH = 500  # names of which a remedy is tried: more than a draft has
 WHOLE = re.compile(r"((Llama|Mistral|Qwen\d|DeepseekV\d|GptOss|Phi3|Gemma\d)(Moe)?ForCausalLM)?")  # classes of targets
 STOPS = (
-    ("attribute 'draft_vocab_size'", "add draft_vocab_size: lm_head's rows, or null to use the target's head"),
-    ("target_hidden_size is null", "remove the key target_hidden_size"),
+    (
+        "attribute 'draft_vocab_size'",
+        "add draft_vocab_size: lm_head's rows, by deploy ckpt fix, or null to use the target's head",
+    ),
+    ("target_hidden_size is null", "remove the key target_hidden_size: deploy ckpt fix"),
     ("1 layer", "train a draft of one layer, or for LlamaForCausalLMEagle3 upgrade to 0.5.12"),
     ("no size", "write it as a whole number above 0"),
     ("", "mend config.json"),

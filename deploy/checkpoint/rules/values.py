@@ -45,7 +45,8 @@ def _not_finite(values: Mapping[str, Statistic]) -> Iterator[Finding]:
     spoilt = {name: one for name, one in values.items() if one.not_finite}
     if spoilt:
         lines = [f"{name}: {one.not_finite:,} of {one.searched:,} that were looked at" for name, one in spoilt.items()]
-        what = f"{len(spoilt)} of {len(values)} tensors hold NaN or infinity, and what passes through them is lost"
+        many = f"{len(spoilt)} tensors hold" if len(spoilt) > 1 else "1 tensor holds"
+        what = f"{many} NaN or infinity, and what passes through is lost"
         yield fail(what, "\n".join(lines[:20]), "take an earlier step of the training: this one has diverged")
 
 

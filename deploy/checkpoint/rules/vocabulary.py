@@ -72,7 +72,10 @@ def _offsets(case: Case, d2t: Sequence[int]) -> Iterator[Finding]:
         what = "d2t holds target ids, the server wants offsets (target id - draft id)"
         dies = bool(outside) and case.serving.tp in (None, 1)
         if outside:
-            what += ", and is led out of the vocabulary: on one GPU it dies at its first request"
+            many = case.serving.tp is not None and case.serving.tp > 1
+            what += f", and is led out of the vocabulary: {'over several GPUs' if many else 'on one GPU'}"
+            what += " nothing is accepted" if many else " it dies at its first request"
+            what += "" if case.serving.tp else ", over several nothing is accepted"
         remedy = "subtract arange: deploy ckpt fix"
         yield fail(what, evidence, remedy, "will not start" if dies else "will serve at accept length 1.00")
     elif kind == "neither":
