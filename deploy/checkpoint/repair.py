@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from deploy.checkpoint import config as configs
 from deploy.checkpoint import versions
 from deploy.checkpoint.facts import Facts
 from deploy.host import remedy
@@ -15,9 +14,8 @@ from deploy.host.remedy import Plan
 
 def plan(facts: Facts, target: Mapping[str, Any] | None, engine: str, version: str | None) -> Plan:
     """What would repair a checkpoint, beside its target's config.json; without a version, for every one."""
-    told = {**target, **configs.text(target)} if target else None
     meant = versions.of(version)
-    return remedy.plan(facts, told, engine, (*meant.release, 0, 0)[:3] if meant else ())
+    return remedy.plan(facts, target, engine, (*meant.release, 0, 0)[:3] if meant else ())
 
 
 def rows(what: Plan) -> Iterator[tuple[str, str, str]]:

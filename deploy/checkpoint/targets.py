@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from packaging.version import Version
 
+from deploy.host import counting
+
+AS_THEY_ARE = counting.AS_THEY_ARE
+
 # First version that was read with the hook, and the last one without it; empty: there was none.
 SINCE: dict[tuple[str, str], str] = {
     ("", "0.5.8"): (
@@ -32,12 +36,6 @@ HOOK = {
     for word in words.split()
 }
 
-# Of these the ids are taken as they are since 0.5.13, unless the first is 1 (srt/models/deepseek_v2.py:3458-3473,
-# glm4_moe_lite.py:805-820, 0.5.23; PR sgl-project/sglang#25454).
-AS_THEY_ARE = {
-    *(f"{name}ForCausalLM" for name in "DeepseekV2 DeepseekV3 DeepseekV32 Glm4MoeLite GlmMoeDsa MistralLarge3".split()),
-    "KimiK25ForConditionalGeneration",
-}
 # Of these the states behind the last layer can be had (gpt_oss.py:732, gemma3_causal.py:671, gemma4_causal.py:1093,
 # minimax_m3.py:1962, 0.5.23); of the others, the input of a layer that is there, and no more (llama.py:492).
 TO_THE_END = {

@@ -58,18 +58,21 @@ def run(path: str, options: Options, how: How) -> int:
         facts = where.facts(values=True)
         plan = repair.plan(facts, target.config if target else None, engine, version)
         told |= _as_json(plan)
-        now = None if plan else where
+        _show(_planned(told), options)
+        now = where
         if plan and not plan.refusals and not how.dry_run:
             told |= _done(where, facts, plan, how, to)
             now = where if how.in_place else Where(told["folder"], where.remote)
             facts = now.facts(values=True)
-        if now and not plan.refusals:
+        if not plan.refusals and not how.dry_run and remedy.NO_DRAFT not in plan.notes:
             told |= {"verdict": _verdict(facts, target, Serving(engine, version)), "check": _check(now, how)}
     return _tell(told, options, dry=how.dry_run)
 
 
 def _agree(how: How) -> None:
     """Words that do not go together."""
+    if how.out == "":
+        raise ConfigError("--out names no folder", remedy="say --out PATH, or leave it out")
     if how.in_place and how.out:
         raise ConfigError("--in-place and --out exclude each other", remedy="say one of them")
     if how.no_orig and not how.in_place:
@@ -168,16 +171,18 @@ def _tell(told: dict[str, Any], options: Options, *, dry: bool = False) -> int:
     code = CheckFailed.exit_code if bad else 0
     if options.json:
         click.echo(json.dumps({"exit_code": code, **told}, indent=1))
-        return code
-    for line in _lines(told, dry=dry):
-        click.echo(clean(line))
+    else:
+        _show(_ended(told, dry=dry), options)
     return code
 
 
-def _lines(told: Mapping[str, Any], *, dry: bool) -> list[str]:
-    """A plan and what came of it, for people."""
-    if "undone" in told:
-        return [told["undone"]]
+def _show(lines: list[str], options: Options) -> None:
+    for line in lines if not options.json else []:
+        click.echo(clean(line))
+
+
+def _planned(told: Mapping[str, Any]) -> list[str]:
+    """A plan, for people: shown before anything is done."""
     changes = told["changes"]
     rows = [(change["where"], *(one_line(change[side], LONG) for side in ("old", "new"))) for change in changes[:SHOWN]]
     wide = max((len(old) for _, old, _ in rows), default=0)
@@ -189,20 +194,29 @@ def _lines(told: Mapping[str, Any], *, dry: bool) -> list[str]:
         lines.append(f"cannot be repaired: {refusal['what']}")
         lines += [f"  {line}" for line in refusal["why"].splitlines()]
         lines += [f"-> {refusal['remedy']}"] if refusal["remedy"] else []
+    return lines
+
+
+def _ended(told: Mapping[str, Any], *, dry: bool) -> list[str]:
+    """What came of a plan, for people."""
+    if "undone" in told:
+        return [told["undone"]]
+    count = len(told["changes"])
     if told["refusals"]:
-        return [*lines, "nothing was changed"]
-    if not changes:
-        return [*lines, "nothing to repair", *_now(told)]
-    count = f"{len(changes)} change{'s' * (len(changes) != 1)}"
+        return ["nothing was changed"]
+    if not count:
+        return ["nothing to repair", *_now(told)]
+    changes = f"{count} change{'s' * (count != 1)}"
     if dry:
-        return [*lines, f"{count}; nothing was changed, as --dry-run wants it"]
-    lines += [f"{name}: {how}" for name, how in told["files"].items() if how != "written"]
-    lines.append(f"{count}, {told['did']}: {told['folder']}")
+        return [f"{changes}; nothing was changed, as --dry-run wants it"]
+    lines = [f"{name}: {how}" for name, how in told["files"].items() if how != "written"]
+    lines.append(f"{changes}, {told['did']}: {told['folder']}")
     return [*lines, *_now(told)]
 
 
 def _now(told: Mapping[str, Any]) -> list[str]:
-    """What would come of serving it, and who says why."""
-    if told["verdict"] == "will serve":
-        return ["now: will serve"]
-    return [f"now: {told['verdict']}", f"-> {told['check']}"]
+    """What would come of serving it, and who says why; nothing where that was not asked."""
+    now = told.get("verdict")
+    if now is None:
+        return []
+    return ["now: will serve"] if now == "will serve" else [f"now: {now}", f"-> {told['check']}"]

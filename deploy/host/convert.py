@@ -28,25 +28,21 @@ class Conversion:
 
     config: dict[str, Any]
     layers: int = 1
-    said: list[str] = field(default_factory=list)
-    refused: list[tuple[str, ...]] = field(default_factory=list)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return tuple(self.said)
-
-    @property
-    def refusals(self) -> tuple[tuple[str, ...], ...]:
-        return tuple(self.refused)
+    notes: list[str] = field(default_factory=list)
+    refusals: list[tuple[str, ...]] = field(default_factory=list)
 
 
 def converted(
     facts: Any, tensors: Mapping[str, Any], target: Mapping[str, Any] | None, engine: str, version: Sequence[int]
 ) -> Conversion:
-    """`tensors` by their portable names. A config that is meant for vLLM, or is not there, stays as it is."""
+    """`tensors` by their portable names. A config that is meant for vLLM loses the nulls that kill, and no more; one of
+    Speculators, which vLLM knows, or none at all, stays as it is.
+    """
     old = dict(facts.config)
     found = Conversion(old)
     if engine == "vllm":
+        if "speculators_model_type" not in old:
+            found.config = _alive(old)
         return found
     if "speculators_model_type" in old:
         found.config = _hoisted(old, found)
@@ -54,11 +50,9 @@ def converted(
     _refuse(found, tensors)
     _needs(found, tensors, tuple(version))
     if not old:
-        found.said.append("there is no config.json beside the weights, and no server starts without one")
+        found.notes.append("there is no config.json beside the weights, and no server starts without one")
         return found
-    for key in DEAD_IF_NULL:
-        if key in found.config and found.config[key] is None:
-            del found.config[key]
+    found.config = _alive(found.config)
     _class(found, tensors)
     _rope(found)
     _aux_layers(old, found, tensors, target, tuple(version))
@@ -66,17 +60,21 @@ def converted(
     return found
 
 
+def _alive(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if value is not None or key not in DEAD_IF_NULL}
+
+
 def _hoisted(old: dict[str, Any], found: Conversion) -> dict[str, Any]:
     """One level, as transformers wants it; nulls left out, which Speculators writes where it means "as usual"."""
     kind, inner = old["speculators_model_type"], old.get("transformer_layer_config")
     if kind != "eagle3" or not isinstance(inner, dict):
         what = f"this is a Speculators folder of kind {kind!r}, not one of an EAGLE-3 draft with its layer's config"
-        found.refused.append((what, "config.json: speculators_model_type", "serve it with vLLM"))
+        found.refusals.append((what, "config.json: speculators_model_type", "serve it with vLLM"))
         return dict(old)
     if old.get("embed_requires_grad"):
-        found.said.append("its embeddings were trained, and SGLang takes the target's: acceptance may be lower")
+        found.notes.append("its embeddings were trained, and SGLang takes the target's: acceptance may be lower")
     if "norm_before_residual" not in old:
-        found.said.append("norm_before_residual is not said: vLLM takes it for true, which SGLang cannot do")
+        found.notes.append("norm_before_residual is not said: vLLM takes it for true, which SGLang cannot do")
     layer = {key: value for key, value in inner.items() if key not in {"auto_map", "architectures", "model_type"}}
     own = {key: value for key, value in old.items() if key not in SPECULATORS | {"architectures", "model_type"}}
     own = {key: value for key, value in own.items() if value is not None or key == "draft_vocab_size"}
@@ -95,7 +93,7 @@ def _refuse(found: Conversion, tensors: Mapping[str, Any]) -> None:
     if found.config.get("norm_before_residual"):
         why = "config.json: norm_before_residual: true. SGLang always keeps the states before the norm as the residual"
         remedy = "train with norm_before_residual: false, or serve it with vLLM"
-        found.refused.append(("the draft was trained with norm_before_residual", why, remedy))
+        found.refusals.append(("the draft was trained with norm_before_residual", why, remedy))
     kinds = [
         (("q_norm.", "k_norm."), "its attention normalizes q and k, and SGLang drops these weights", "serve with vLLM"),
         (
@@ -107,7 +105,7 @@ def _refuse(found: Conversion, tensors: Mapping[str, Any]) -> None:
     for marks, what, remedy in kinds:
         names = [name for name in tensors if any(mark in name for mark in marks)]
         if names:
-            found.refused.append((what, ", ".join(names[:4]), remedy))
+            found.refusals.append((what, ", ".join(names[:4]), remedy))
 
 
 def _needs(found: Conversion, tensors: Mapping[str, Any], version: tuple[int, ...]) -> None:
@@ -127,11 +125,11 @@ def _needs(found: Conversion, tensors: Mapping[str, Any], version: tuple[int, ..
     for there, what, since in table:
         if there and version and version < since:
             words = ".".join(map(str, since))
-            found.refused.append((f"{what}: SGLang can do that since {words} only", "", f"upgrade it to {words}"))
+            found.refusals.append((f"{what}: SGLang can do that since {words} only", "", f"upgrade it to {words}"))
         elif there and not version:
-            found.said.append(f"{what}: needs SGLang {'.'.join(map(str, since))} or newer")
+            found.notes.append(f"{what}: needs SGLang {'.'.join(map(str, since))} or newer")
     if window and slides:
-        found.said.append(
+        found.notes.append(
             f"start the server with --speculative-draft-window-size {window}: it does not read the config"
         )
 
@@ -150,13 +148,17 @@ def _class(found: Conversion, tensors: Mapping[str, Any]) -> None:
 def _rope(found: Conversion) -> None:
     """Both spellings: transformers 4 reads rope_theta and rope_scaling, transformers 5 rope_parameters."""
     config = found.config
+    for key in ("rope_parameters", "rope_scaling"):
+        inner = config.get(key)
+        if isinstance(inner, dict) and None in inner.values():  # a null beta_fast is taken for a number, and kills
+            config[key] = {name: value for name, value in inner.items() if value is not None}
     rope = config.get("rope_parameters")
     if not isinstance(rope, dict) or rope.get("rope_theta") is None:
         return
     theta = rope["rope_theta"]
     if config.get("rope_theta", theta) != theta:
         why = f"rope_theta: {config['rope_theta']}, rope_parameters.rope_theta: {theta}"
-        found.refused.append(("which rope theta it was trained with cannot be told", why, "remove the wrong one"))
+        found.refusals.append(("which rope theta it was trained with cannot be told", why, "remove the wrong one"))
         return
     config["rope_theta"] = theta
     kind = rope.get("rope_type", rope.get("type", "default"))
@@ -178,7 +180,7 @@ def _aux_layers(
     if isinstance(top, list) and top and not eagle.get(IDS):
         ids, refusal = counted(top, old, target, version)
         if refusal:
-            found.refused.append(refusal)
+            found.refusals.append(refusal)
             return
         del config[IDS]
         eagle = {**eagle, IDS: ids, "use_aux_hidden_state": True}
@@ -202,7 +204,7 @@ def _vocabulary(found: Conversion, tensors: Mapping[str, Any]) -> None:
         config["draft_vocab_size"] = None  # a number would leave the head at random in the MLA class, in silence
     elif head is None and size is not None:
         why = f"draft_vocab_size: {size} of {whole}; there is no lm_head.weight"
-        found.refused.append(("the draft has no head for its own vocabulary", why, "save lm_head.weight with it"))
+        found.refusals.append(("the draft has no head for its own vocabulary", why, "save lm_head.weight with it"))
     elif head is not None and size is None and len(head.shape) == 2:
         rows = head.shape[0]
         if "draft_vocab_size" not in config or rows != whole:

@@ -1,8 +1,8 @@
 """The ids of a draft's aux layers, as SGLang counts them. A part of `remedy.py`; reads nothing.
 
 vLLM (0.33.0, models/llama_eagle3.py) and Speculators mean the input of a layer by its id, SGLang (models/llama.py,
-`set_eagle3_layers_to_capture`, 0.5.8 to 0.5.23) its output, which is the input of the next: so 1 less. But
-models/deepseek_v2.py and models/glm4_moe_lite.py take ids as they are since 0.5.13, unless the first is 1.
+`set_eagle3_layers_to_capture`, 0.5.8 to 0.5.23) its output, which is the input of the next: so 1 less. But some classes
+take ids as they are since 0.5.13, unless the first is 1.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 IDS = "eagle_aux_hidden_state_layer_ids"
-AS_IS = ("deepseek", "kimi", "glm4moelite")  # classes of targets, in small letters
+# Classes of targets that take ids as they are since 0.5.13 (models/deepseek_v2.py:3458-3473, glm4_moe_lite.py:805-820,
+# 0.5.23; PR sgl-project/sglang#25454), and what inherits or holds these: glm4_moe.py:1284, mistral_large_3.py:12,
+# kimi_k25.py.
+AS_THEY_ARE = {
+    *(f"{name}ForCausalLM" for name in "DeepseekV2 DeepseekV3 DeepseekV32 Glm4MoeLite GlmMoeDsa MistralLarge3".split()),
+    "KimiK25ForConditionalGeneration",
+}
 SINCE = (0, 5, 13)
 
 
@@ -28,7 +34,7 @@ def counted(
     raw = "speculators_model_type" in config
     if not raw and ids[0] == 1 and not _beyond(ids, target):
         return list(ids), ()
-    family = _family(config, target)
+    family = _class_of(config, target)
     if not raw and ids[0] not in (1, 2):
         what = "how the aux layers are counted, as SGLang does or as vLLM does, cannot be told"
         written, _ = _for(family, ids, version)
@@ -44,13 +50,13 @@ def _beyond(ids: list[int], target: Mapping[str, Any] | None) -> bool:
     return type(layers) is int and max(ids) >= layers - 1
 
 
-def _for(family: str, ids: list[int], version: tuple[int, ...]) -> tuple[list[int], tuple[str, ...]]:
+def _for(name: str, ids: list[int], version: tuple[int, ...]) -> tuple[list[int], tuple[str, ...]]:
     less, evidence = [number - 1 for number in ids], f"{IDS}: {ids}, as vLLM counts"
     if ids[0] == 2:  # the first is 1 then, which all of them raise
         return less, ()
-    if not family:
+    if not name:
         return [], ("which aux layers are to be written depends on the target", evidence, "say --target PATH")
-    if not any(word in family for word in AS_IS):
+    if name not in AS_THEY_ARE:
         return less, ()
     if not version:
         what = "which aux layers are to be written depends on the server's version"
@@ -61,9 +67,10 @@ def _for(family: str, ids: list[int], version: tuple[int, ...]) -> tuple[list[in
     return (list(ids), ()) if version >= SINCE else (less, ())
 
 
-def _family(config: Mapping[str, Any], target: Mapping[str, Any] | None) -> str:
-    """The target's class, in small letters; of a Speculators folder its verifier's."""
+def _class_of(config: Mapping[str, Any], target: Mapping[str, Any] | None) -> str:
+    """The target's class; of a Speculators folder its verifier's."""
     verifier = config.get("speculators_config")
     verifier = verifier.get("verifier") if isinstance(verifier, dict) else None
     classes = (target or (verifier if isinstance(verifier, dict) else {})).get("architectures")
-    return str(classes[0]).lower() if isinstance(classes, list) and classes else ""
+    first = classes[0] if isinstance(classes, list) and classes else classes
+    return first if isinstance(first, str) else ""

@@ -1,10 +1,11 @@
 """The undo journal of a change of a checkpoint's files where they lie. A part of programs that run on hosts.
 
     .deploy-repair.begun    complete and synced before anything is changed: whoever finds it takes the change back
-    .deploy-repair.done     the same once everything was changed and synced: `undo` makes it begun again
+    .deploy-repair.done     the same once everything was changed and synced: to undo it is to make it begun again
 
 Both lie beside the files, and hold what was in them before: the bytes before the data, bytes of small tensors, small
-texts. `inplace.py` writes it. Of the data themselves it holds digests of a few places, by which a file is known again.
+texts; and digests of what is written over them. Of the data themselves it holds digests of a few places, by which a
+file is known again. `inplace.py` writes it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deploy.host.header import Header
@@ -25,6 +26,11 @@ BEGUN, DONE = ".deploy-repair.begun", ".deploy-repair.done"
 ASIDE, LOCK = ".deploy-repair.aside", ".deploy-repair.lock"
 INSERT, COLLAPSE = 0x20, 0x08  # FALLOC_FL_INSERT_RANGE, FALLOC_FL_COLLAPSE_RANGE of linux/falloc.h
 MARK = 4096  # bytes of the data of which a digest is kept, at a few places
+WEIGHTS = {
+    "name": str, "size": int, "start": int, "grown": int, "head": str, "patches": list, "marks": list, "new": str,
+    "orig": str,
+}  # fmt: skip
+TEXTS = {"name": str, "old": str, "new": str}
 
 
 class RepairError(Exception):
@@ -45,23 +51,6 @@ def recover(folder: str) -> str:
         return ""
     with locked(os.path.join(folder, LOCK)):
         return take_back(folder) if os.path.exists(os.path.join(folder, BEGUN)) else ""
-
-
-def undo(folder: str) -> str:
-    """Take back the last change, byte for byte; the caller holds the lock. RepairError where a file is another now."""
-    path = os.path.join(folder, DONE)
-    try:
-        journal = _read(path)
-    except FileNotFoundError:
-        raise RepairError(f"{folder}: no repair in place is noted here", "there is nothing to take back") from None
-    for entry in journal["weights"]:
-        with opened(os.path.join(folder, entry["name"]), os.O_RDONLY) as file:
-            head = os.pread(file, entry["start"] + entry["grown"], 0)
-            if os.fstat(file).st_size != entry["size"] + entry["grown"] or sha(head) != entry["new"]:
-                raise RepairError(f"{folder}/{entry['name']} was changed since it was repaired", "use its .orig")
-    os.replace(path, os.path.join(folder, BEGUN))
-    sync_folder(folder)
-    return take_back(folder)
 
 
 @contextlib.contextmanager
@@ -88,38 +77,51 @@ def locked(path: str) -> Iterator[None]:
 def write_text(path: str, content: bytes) -> None:
     """Put a small file in the place of another, whole or not at all, with the mode and owner of the one before."""
     temporary = beside(path)
-    with opened(temporary, os.O_WRONLY | NEW) as file:
-        os.fchmod(file, 0o644)
-        with contextlib.suppress(FileNotFoundError):
-            owned_like(file, os.stat(path))
-        put(file, content, 0)
-        os.fsync(file)
-    os.replace(temporary, path)
+    try:
+        with opened(temporary, os.O_WRONLY | NEW) as file:
+            os.fchmod(file, 0o644)
+            with contextlib.suppress(FileNotFoundError):
+                owned_like(file, os.stat(path))
+            put(file, content, 0)
+            os.fsync(file)
+        os.replace(temporary, path)
+    finally:
+        _remove(temporary)
     sync_folder(os.path.dirname(temporary))
 
 
-def _read(path: str) -> dict[str, Any]:
+def journal(path: str) -> dict[str, Any]:
     """A journal of ours or of root's: whoever else may write here must not tell us what to write."""
     status = os.lstat(path)
     if status.st_uid not in (os.geteuid(), 0):
         raise RepairError(f"{path} is of user {status.st_uid}, whose repair broke off", "let them run deploy ckpt fix")
     try:
         with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as file:
-            journal: dict[str, Any] = json.loads(os.pread(file, status.st_size, 0))
-        names = [entry["name"] for entry in journal["weights"] + journal["texts"]]
+            found: dict[str, Any] = json.loads(os.pread(file, status.st_size, 0))
+        names = [name for entry in found["weights"] for name in (entry["name"], entry["orig"])]
+        names += [entry["name"] for entry in found["texts"]]
+        whole = all(_has(entry, WEIGHTS) for entry in found["weights"]) and all(
+            _has(entry, TEXTS) for entry in found["texts"]
+        )
     except (ValueError, TypeError, KeyError) as error:
         raise RepairError(f"{path} is no journal of a repair: {error}", "remove it, and check the files") from None
+    if not whole:
+        raise RepairError(f"{path} is of another version of deploy", "run the one that wrote it")
     if any(os.path.isabs(name) or ".." in name.split("/") for name in names):
         raise RepairError(f"{path} names files of other folders", "remove it, and check the files")
-    return journal
+    return found
+
+
+def _has(entry: dict[str, Any], fields: Mapping[str, type]) -> bool:
+    return {key: type(value) for key, value in entry.items()} == fields
 
 
 def take_back(folder: str) -> str:
     """Put every file back that is one of the states which the change goes through; of others nothing is touched."""
     begun = os.path.join(folder, BEGUN)
-    journal = _read(begun)
-    foreign = [entry["name"] for entry in journal["weights"] if not _restored(folder, entry)]
-    for text in journal["texts"]:
+    found = journal(begun)
+    foreign = [entry["name"] for entry in found["weights"] if not _restored(folder, entry)]
+    for text in found["texts"]:
         path = os.path.join(folder, text["name"])
         _remove(beside(path))
         content = b""
@@ -144,7 +146,7 @@ def _restored(folder: str, entry: dict[str, Any]) -> bool:
     path, start, grown = os.path.join(folder, entry["name"]), entry["start"], entry["grown"]
     _remove(beside(path))
     head = base64.b64decode(entry["head"])
-    patches = {at: base64.b64decode(old) for at, old in entry["patches"]}
+    patches = {at: base64.b64decode(old) for at, old, _ in entry["patches"]}
     try:
         with opened(path, os.O_RDWR | os.O_NOFOLLOW) as file:
             size = os.fstat(file).st_size
@@ -153,9 +155,8 @@ def _restored(folder: str, entry: dict[str, Any]) -> bool:
                 return False
             moved = there == start or ranged(file, COLLAPSE, grown)
             if moved:
-                put(file, head, 0)
-                for at, content in patches.items():
-                    put(file, content, start + at)
+                for at, content in [(0, head), *((start + at, content) for at, content in patches.items())]:
+                    _put_where_other(file, content, at)
                 os.fsync(file)
     except FileNotFoundError:
         return False
@@ -164,6 +165,14 @@ def _restored(folder: str, entry: dict[str, Any]) -> bool:
         sync_folder(os.path.dirname(path))
     _drop_copy(folder, entry, head)
     return True
+
+
+def _put_where_other(file: int, content: bytes, at: int) -> None:
+    """Write what differs: the disk may be full, and blocks that are shared with the copy need room to be written."""
+    for place in range(0, len(content), MARK):
+        piece = content[place : place + MARK]
+        if os.pread(file, len(piece), at + place) != piece:
+            put(file, piece, at + place)
 
 
 def _drop_copy(folder: str, entry: dict[str, Any], head: bytes) -> None:
@@ -178,6 +187,7 @@ def _drop_copy(folder: str, entry: dict[str, Any], head: bytes) -> None:
 
 
 def same(file: int, entry: dict[str, Any], start: int) -> bool:
+    """Whether a file whose data begin at `start` is the one that an entry is about."""
     return all(mark(file, start + at) == digest for at, digest in entry["marks"])
 
 

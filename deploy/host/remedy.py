@@ -89,6 +89,7 @@ def plan(facts: Any, target: Mapping[str, Any] | None = None, engine: str = "", 
         return Plan(refusals=(Refusal("the files are broken, which no repair mends", why, WHOLE),))
     if not any(portable(name).endswith("hidden_norm.weight") for name in facts.tensors):
         return Plan(notes=(NO_DRAFT,))
+    target = _text(target)
     fitted = converted(facts, {portable(name): facts.tensors[name] for name in facts.tensors}, target, engine, version)
     vocabulary = (target or {}).get("vocab_size") or fitted.config.get("vocab_size")
     rename, collisions = _renames(facts, fitted, engine)
@@ -97,8 +98,18 @@ def plan(facts: Any, target: Mapping[str, Any] | None = None, engine: str = "", 
         rename,
         patch,
         tuple(_settings(facts.config, fitted.config)),
-        fitted.notes,
+        tuple(fitted.notes),
         tuple(Refusal(*said) for said in (*fitted.refusals, *collisions, *undecided)),
+    )
+
+
+def _text(target: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Of a target that sees as well, the text model's config under the class that holds it, which the server asks."""
+    inner = target.get("text_config") if target else None
+    return (
+        {**target, **inner, "architectures": target.get("architectures")}
+        if target and isinstance(inner, dict)
+        else target
     )
 
 
@@ -164,8 +175,9 @@ def _offsets(facts: Any, vocabulary: int | None) -> tuple[dict[str, dict[str, Pa
     tensor = facts.tensors[name]
     code = CODES.get(tensor.dtype)
     if facts.d2t is None or code is None:
+        what = "not of integers" if code is None else "longer than any vocabulary, or not one tensor's numbers"
         shape = list(tensor.shape)
-        return {}, [("the vocabulary map is not of integers", f"{name}: {tensor.dtype} {shape}", "save it as int64")]
+        return {}, [(f"the vocabulary map is {what}", f"{name}: {tensor.dtype} {shape}", "save it as int64")]
     kind = map_kind(facts.d2t, facts.t2d, vocabulary)
     if kind == "offsets":
         return {}, []

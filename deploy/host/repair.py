@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from deploy.host.header import HeaderError, load, read
-from deploy.host.inplace import Work, change
-from deploy.host.journal import LOCK, RepairError, locked, recover, undo
+from deploy.host.inplace import Work, change, undo
+from deploy.host.journal import LOCK, RepairError, locked, recover
 from deploy.host.rewrite import duplicate, renamed, rewritten, stamp, sync_folder
 
 NOTE = ".deploy-repair.json"  # hidden: no part of what is in the folder
@@ -49,11 +49,11 @@ def act(task: Mapping[str, Any]) -> dict[str, Any]:
     except HeaderError as error:
         return {"error": str(error), "remedy": "look at the file; nothing was changed"}
     except OSError as error:
-        return {"error": _told(error, path), "remedy": _remedy(error)}
+        return {"error": f"{error.filename or path}: {error.strerror or error}", "remedy": _remedy(error)}
     except (
         ValueError,
         RuntimeError,
-    ) as error:  # a null byte in the path, half a character in config.json; a link to itself
+    ) as error:  # a null byte in a path, half a character in config.json; a link to itself
         return {"error": f"{path}: {error}", "remedy": "nothing was changed"}
 
 
@@ -71,13 +71,12 @@ def _in_place(path: Path, task: Mapping[str, Any]) -> dict[str, Any]:
     return {"folder": str(folder), "did": did, "files": how}
 
 
-def _told(error: OSError, path: Path) -> str:
-    return f"{error.filename or path}: {error.strerror or error}"
-
-
 def _remedy(error: OSError) -> str:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return "make room, and run the command again; nothing was changed" if full else "nothing was changed"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "make room, and run the command again; nothing was changed"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "nothing was changed; --out names another folder, where you may write"
+    return "nothing was changed"
 
 
 def _changed_weights(task: Mapping[str, Any]) -> list[str]:
@@ -173,20 +172,31 @@ def _new(path: Path, out: Path, task: Mapping[str, Any]) -> dict[str, Any]:
     if folder == out or folder in out.resolve().parents:
         raise RepairError(f"{out} lies in the folder that is repaired", "name one beside it, or say --in-place")
     names = _listed(path)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with locked(str(out.parent / f".{out.name}.deploy-lock")):
-        wish = {key: task.get(key) for key in ("rename", "patch", "settings")}
-        made = hashlib.sha256(json.dumps(wish, sort_keys=True).encode()).hexdigest()
-        note = {"from": str(path), "plan": made, "sources": _stamps(folder, names)}
-        if os.path.lexists(out):
-            return _there(out, note)
-        with _appearing(out) as incoming:
-            how = _filled(folder, incoming, names, task)
-            if _stamps(folder, names) != note["sources"]:
-                raise RepairError(f"{path} changed while it was copied", "wait until it is written")
-            note["results"] = _stamps(incoming, names)
-            _wrote(incoming / NOTE, json.dumps(note).encode())
-        return {"folder": str(out), "did": "written", "files": how}
+    missing = [above for above in out.parents if not above.exists()]
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with locked(str(out.parent / f".{out.name}.deploy-lock")):
+            return _written_anew(path, folder, out, names, task)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            for above in missing:
+                above.rmdir()
+        raise
+
+
+def _written_anew(path: Path, folder: Path, out: Path, names: list[str], task: Mapping[str, Any]) -> dict[str, Any]:
+    wish = {key: task.get(key) for key in ("rename", "patch", "settings")}
+    made = hashlib.sha256(json.dumps(wish, sort_keys=True).encode()).hexdigest()
+    note = {"from": str(path), "plan": made, "sources": _stamps(folder, names)}
+    if os.path.lexists(out):
+        return _there(out, note)
+    with _appearing(out) as incoming:
+        how = _filled(folder, incoming, names, task)
+        if _stamps(folder, names) != note["sources"]:
+            raise RepairError(f"{path} changed while it was copied", "wait until it is written")
+        note["results"] = _stamps(incoming, names)
+        _wrote(incoming / NOTE, json.dumps(note).encode())
+    return {"folder": str(out), "did": "written", "files": how}
 
 
 def _there(out: Path, note: dict[str, Any]) -> dict[str, Any]:

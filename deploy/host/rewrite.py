@@ -134,11 +134,14 @@ def roomy(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], phase: int
     return least + (phase - least) % ALIGN
 
 
+def fits(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], start: int) -> bool:
+    """Whether a header fits before data that begin at `start`."""
+    return 8 + len(_entries(tensors, metadata)) <= start
+
+
 def encoded(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], start: int) -> bytes:
-    """All bytes before data that begin at `start`. ValueError where they do not fit."""
+    """All bytes before data that begin at `start`, where they fit."""
     text = _entries(tensors, metadata)
-    if 8 + len(text) > start:
-        raise ValueError(f"a header of {len(text)} bytes does not fit before byte {start}")
     return (start - 8).to_bytes(8, "little") + text.ljust(start - 8)
 
 

@@ -67,6 +67,7 @@ def test_a_new_folder_beside_it_and_little_on_the_wire(project, host):
     before, moved = host.inside("sh", "-c", SUMS, "sh", "/srv/draft"), sent(host)
     done = project.run("ckpt", "fix", f"{host.name}:/srv/draft", "--json")
     assert (done.code, done.json["folder"]) == (0, "/srv/draft-fixed"), done.err
+    assert done.json["result"] == f"{host.name}:/srv/draft-fixed", "what to check next, as one types it"
     assert sent(host) - moved < 2 << 20
     names = {
         tensor["name"]

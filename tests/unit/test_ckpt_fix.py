@@ -76,6 +76,30 @@ def test_twice_it_changes_nothing(project, draft):
     assert not Path(f"{fixed}-fixed").exists()
 
 
+def test_the_plan_is_shown_before_anything_is_tried(project, draft, tmp_path):
+    (tmp_path / "taken").write_text("")
+    done = project.run("ckpt", "fix", str(draft), "--out", str(tmp_path / "taken"))
+    assert (done.code, "->  midlayer.hidden_norm.weight" in done.out, "is something else" in done.err) == (
+        5,
+        True,
+        True,
+    )
+    document = project.run("ckpt", "fix", str(draft), "--out", str(tmp_path / "taken"), "--json").json
+    assert (document["exit_code"], "is something else" in document["error"]["what"]) == (5, True)
+
+
+def test_a_draft_without_a_repair_that_is_dead_all_the_same_is_told_so(project, draft):
+    weights = draft / "model.safetensors"
+    names = header.read(weights).tensors
+    rewrite(weights, weights, {name: name.replace("layers.0.", "layers.00.") for name in names})
+    configure(draft, target_hidden_size=128)
+    done = project.run("ckpt", "fix", str(draft))
+    assert (done.code, done.out.splitlines()) == (
+        5,
+        ["nothing to repair", "now: will serve at accept length 1.00", f"-> deploy ckpt check {draft} --target MODEL"],
+    )
+
+
 def test_in_place_and_back(project, draft):
     before = files(draft)
     done = project.run("ckpt", "fix", str(draft), "--in-place", "--json")
@@ -124,6 +148,7 @@ def test_a_truncated_file_is_to_be_copied_again(project, draft):
 
 WRONG = [
     (["--in-place", "--out", "x"], "exclude each other"),
+    (["--out", ""], "--out names no folder"),
     (["--no-orig"], "belongs to --in-place"),
     (["--undo", "--in-place"], "--undo goes alone"),
     (["--for", "sglang==old"], "no version of sglang"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from deploy.checkpoint import repair
 from deploy.checkpoint.facts import Facts, Problem, Tensor
 from deploy.host import remedy
+from deploy.host.counting import AS_THEY_ARE
 
 HIDDEN, ROWS, VOCABULARY = 8, 4, 16
 LAYER = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.up_proj", "hidden_norm"]
@@ -42,6 +43,12 @@ RAW: dict[str, Any] = {
 }
 LLAMA = {"architectures": ["LlamaForCausalLM"], "vocab_size": VOCABULARY}
 KIMI = {"architectures": ["KimiK25ForConditionalGeneration"], "text_config": {"vocab_size": VOCABULARY}}
+
+# SGLang asks the class that holds the text model, not the text model's own
+OUTER = {
+    "architectures": ["Glm5NextForConditionalGeneration"],
+    "text_config": {"architectures": ["GlmMoeDsaForCausalLM"]},
+}
 
 
 def tensors(layer: str = "midlayer.", top: str = "", **more: tuple[str, tuple[int, ...]] | None) -> dict[str, Tensor]:
@@ -170,6 +177,12 @@ CONFIGS = [
         {},
         {"rope_theta": (1e6,), "rope_scaling": ({"rope_type": "yarn", "factor": 4},)},
     ),
+    (
+        "nulls inside of rope, which 0.5.8 takes for numbers",
+        {"rope_scaling": {"rope_type": "yarn", "factor": 4, "beta_fast": None}},
+        {},
+        {"rope_scaling": ({"rope_type": "yarn", "factor": 4},)},
+    ),
     ("rope of both", {"rope_parameters": {"rope_theta": 1e6}, "rope_theta": 1e6}, {}, {}),
 ]
 
@@ -204,6 +217,12 @@ def test_for_vllm_a_speculators_folder_stays_one():
     assert (what.settings, what.refusals, len(what.patch)) == ((), (), 1)
 
 
+def test_for_vllm_a_null_that_kills_is_dropped_and_the_counting_stays():
+    found = facts({**SGLANG, "target_hidden_size": None, "eagle_aux_hidden_state_layer_ids": [2, 6, 10]}, d2t=OFFSETS)
+    what = planned(found, engine="vllm")
+    assert [(one.key, one.old, one.new) for one in what.settings] == [(("target_hidden_size",), (None,), ())]
+
+
 IDS = [  # aux ids as vLLM counts, target, version, as SGLang counts
     ([2, 6, 10], None, None, [1, 5, 9]),
     ([2, 6, 10], KIMI, None, [1, 5, 9]),
@@ -211,6 +230,10 @@ IDS = [  # aux ids as vLLM counts, target, version, as SGLang counts
     ([3, 6, 10], KIMI, "0.5.12", [2, 5, 9]),
     ([3, 6, 10], KIMI, "0.5.13", [3, 6, 10]),
     ([1, 6, 10], KIMI, "0.5.12", [0, 5, 9]),
+    *(([3, 6, 10], {"architectures": [name]}, "0.5.13", [3, 6, 10]) for name in sorted(AS_THEY_ARE)),
+    ([3, 6, 10], {"architectures": "GlmMoeDsaForCausalLM"}, "0.5.13", [3, 6, 10]),
+    ([3, 6, 10], {"architectures": ["Glm4MoeForCausalLM"]}, "0.5.13", [2, 5, 9]),
+    ([3, 6, 10], OUTER, "0.5.13", [2, 5, 9]),
     ([3, 6, 10], KIMI, None, "say --for sglang==VERSION"),
     ([1, 6, 10], KIMI, "0.5.13", "serve it with vLLM"),
 ]
@@ -245,6 +268,7 @@ REFUSED: list[tuple[str, dict[str, Any], str | None, str]] = [
     ("a map that is neither", {"d2t": [7, 7, 7, 7]}, None, "offsets or ids cannot be told"),
     ("a map that may be either", {"d2t": [0, 2, 4, 6], "t2d": None}, None, "offsets or ids cannot be told"),
     ("a map of floats", {"tensors": tensors(d2t=("F32", (ROWS,))), "d2t": None}, None, "not of integers"),
+    ("a map beyond belief", {"tensors": tensors(d2t=("I64", (1 << 24,))), "d2t": None}, None, "longer than any"),
     ("colliding names", {"tensors": tensors(model__fc__weight=NORM)}, None, "the same name: fc.weight"),
     ("a head that is missing", {"tensors": tensors(lm_head__weight=None)}, None, "no head for its own vocabulary"),
     ("another Speculators model", {"config": {**RAW, "speculators_model_type": "mtp"}}, None, "of kind 'mtp'"),
