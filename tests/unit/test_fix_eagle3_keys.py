@@ -232,3 +232,24 @@ def test_a_map_of_absolute_ids_and_a_raw_speculators_config_are_mended_too(tmp_p
     wanted = {**config, **own, "norm_before_residual": False}
     assert eagle["use_aux_hidden_state"]
     assert mended == {**wanted, "eagle_config": {**eagle, "eagle_aux_hidden_state_layer_ids": ids}}
+
+
+def test_another_version_that_wants_another_config_gets_another_folder(tmp_path):
+    draft = spelled(tmp_path, "midlayer.", "layers.0.")
+    config = json.loads((draft / "config.json").read_text())
+    raw = {
+        "speculators_model_type": "eagle3",
+        "draft_vocab_size": config.pop("draft_vocab_size"),
+        "norm_before_residual": False,
+        "transformer_layer_config": {key: value for key, value in config.items() if key != "eagle_config"},
+        "eagle_aux_hidden_state_layer_ids": [3, 4, 5],
+        "speculators_config": {"verifier": {"architectures": ["DeepseekV3ForCausalLM"]}},
+    }
+    (draft / "config.json").write_text(json.dumps(raw))
+    ids = {}
+    for version in ("0.5.12", "0.5.13", "0.5.12"):
+        done = hook(tmp_path, draft, DEPLOY_ENGINE=f"sglang=={version}")
+        assert done.returncode == 0, done.stderr
+        fixed_config = json.loads(Path(json.loads(done.stdout)["draft"], "config.json").read_text())
+        ids[version] = fixed_config["eagle_config"]["eagle_aux_hidden_state_layer_ids"]
+    assert ids == {"0.5.12": [2, 3, 4], "0.5.13": [3, 4, 5]}
