@@ -86,11 +86,17 @@ def trace(loader: Loader, tensors: Mapping[str, Tensor], config: Config) -> Trac
     if error:
         return Trace((), error=error)
     parameters = loader.parameters(config)
-    landed = {name: _land(loader, parameters, name, tensor.shape) for name, tensor in tensors.items()}
+    unasked = loader.unasked(config)
+    landed = {
+        name: Landing(name, None, "dropped")
+        if unasked and re.search(unasked, name)
+        else _land(loader, parameters, name, tensor.shape)
+        for name, tensor in tensors.items()
+    }
     landed |= _paired(parameters, landed, tensors)
     return Trace(
         tuple(landed.values()),
-        tuple(_unfilled(parameters, landed.values(), _borrowed(loader, config))),
+        tuple(_unfilled(parameters, landed.values(), _borrowed(loader, config, tensors))),
         {name: parameter.shape for name, parameter in parameters.items()},
     )
 
@@ -98,7 +104,7 @@ def trace(loader: Loader, tensors: Mapping[str, Tensor], config: Config) -> Trac
 def _no_map(loader: Loader, tensors: Mapping[str, Tensor]) -> str:
     """SGLang adds 0, 1, ... to the map, as many as it is long: one number has no length, two axes have to fit."""
     pattern, _ = loader.vocabulary_map
-    for name, tensor in tensors.items():
+    for name, tensor in tensors.items() if loader.counts_up else ():
         fits = tensor.shape and (tensor.shape[-1] in (1, tensor.shape[0]) or tensor.shape[0] == 1)
         if re.search(pattern, name) and not fits:
             kind = f"has the shape {list(tensor.shape)}" if tensor.shape else "is one number"
@@ -113,7 +119,11 @@ def _land(loader: Loader, parameters: Mapping[str, Parameter], tensor: str, shap
         name = re.sub(old, new, name)
     pattern, buffer = loader.vocabulary_map
     if re.search(pattern, name):
-        return Landing(tensor, buffer, "vocabulary map")
+        there = Landing(tensor, buffer, "vocabulary map")
+        if loader.counts_up:
+            return there
+        there = replace(there, parameter=_known(loader, parameters, buffer))
+        return _fitted(there, parameters, shape) or _lost(loader, parameters, tensor, buffer)
     if re.search(loader.ignored, name):
         return Landing(tensor, None, "ignored")
     renamed = name != tensor
@@ -122,13 +132,14 @@ def _land(loader: Loader, parameters: Mapping[str, Parameter], tensor: str, shap
     for part, whole, shard in loader.stacked:
         if re.search(part, name):
             stacked = _known(loader, parameters, re.sub(part, whole, name))
-            return _fitted(Landing(tensor, stacked, "stacked", shard), parameters, shape) or _lost(loader, tensor, name)
+            landing = _fitted(Landing(tensor, stacked, "stacked", shard), parameters, shape)
+            return landing or _lost(loader, parameters, tensor, re.sub(part, whole, name))
     for part, whole, shard in loader.halves:
         if part in name:
             return Landing(tensor, name.replace(part, whole), "fused", shard)
     found = _known(loader, parameters, name)
     how: How = "legacy name" if renamed else "as-is" if found == tensor else "model. prefix"
-    return _fitted(Landing(tensor, found, how), parameters, shape) or _lost(loader, tensor, name)
+    return _fitted(Landing(tensor, found, how), parameters, shape) or _lost(loader, parameters, tensor, name)
 
 
 def _known(loader: Loader, parameters: Mapping[str, Parameter], name: str) -> str | None:
@@ -147,9 +158,11 @@ def _fitted(landing: Landing, parameters: Mapping[str, Parameter], shape: tuple[
     return replace(landing, how="refused" if fate == "refused" else landing.how, why=why)
 
 
-def _lost(loader: Loader, tensor: str, name: str) -> Landing:
-    """A tensor whose name is no parameter's."""
-    if loader.unknown == "refused" and not name.endswith(".bias"):
+def _lost(loader: Loader, parameters: Mapping[str, Parameter], tensor: str, name: str) -> Landing:
+    """A tensor whose name is no parameter's. A loader that refuses them lets a bias pass, of a module that is there."""
+    module, _, last = name.rpartition(".")
+    bias = last == "bias" and any(known.startswith(f"{module}.") for known in parameters)
+    if loader.unknown == "refused" and not bias:
         return Landing(tensor, None, "refused", why=f"there is no module or parameter named {name!r}")
     return Landing(tensor, None, "dropped", why="skipping unexpected weight" if loader.unknown == "warned" else "")
 
@@ -193,14 +206,18 @@ def _stacks(shapes: Sequence[tuple[int, ...]], whole: tuple[int, ...]) -> bool:
     return all(shape[1:] == whole[1:] and shape for shape in shapes) and sum(shape[0] for shape in shapes) == whole[0]
 
 
-def _borrowed(loader: Loader, config: Config) -> set[str]:
+def _borrowed(loader: Loader, config: Config, tensors: Iterable[str]) -> set[str]:
     """Parameters that are the target's: the embeddings, if they are as wide as its own, and the head where the draft
-    says that it has none.
+    says that it has none; or what no tensor is named for, whether it has a place or not.
     """
     width = config.get("target_hidden_size")
-    embeddings = {"model.embed_tokens.weight"} if width in (None, config.get("hidden_size", width)) else set()
-    head = {"lm_head.weight"} if loader.borrows_head or config.get("draft_vocab_size") is None else set()
-    return {loader.vocabulary_map[1]} | embeddings | head
+    found = {loader.vocabulary_map[1]}
+    if width in (None, config.get("hidden_size", width)):
+        found.add("model.embed_tokens.weight")
+    if loader.borrows_head or config.get("draft_vocab_size") is None:
+        found.add("lm_head.weight")
+    own = [part for part in ("embed_tokens", "lm_head") if any(part in name for name in tensors)]
+    return {name for name in found if not (loader.borrows_head and any(part in name for part in own))}
 
 
 def _unfilled(

@@ -80,10 +80,10 @@ def serving(node: Node, remote: Remote) -> Serving:
 
 def _asked(node: Node, remote: Remote, draft: Facts) -> tuple[Trace | None, str]:
     """What the installed engine itself makes of the draft, or why it was not asked; the host keeps its answers."""
-    if node.profile.engine.name != "sglang" or draft.format != "safetensors" or not is_eagle3(draft.config):
+    if node.profile.engine.name not in versions.RANGES or draft.format != "safetensors" or not is_eagle3(draft.config):
         return None, ""
     if draft.problems:
         return None, "its files have faults"
-    engine = exact.Engine("sglang", str(node.argv[0]), dict(node.env))
+    engine = exact.Engine(node.profile.engine.name, str(node.argv[0]), dict(node.env))
     found: Any = exact.trace(draft, engine, remote, f"{remote.place.machine.work}/cache")
     return (None, found) if isinstance(found, str) else (found, "")

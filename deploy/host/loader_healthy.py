@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-WIDTH, HEADS, WIDE, ROWS = 64, 2, 96, 128
+WIDTH, HEADS, WIDE = 64, 2, 96
+TOKENS, ROWS = 128, 64  # of the target, of the draft
 QUERY, LATENT, ROPE, NOPE, VALUE = 32, 32, 32, 32, 32  # of multi-head latent attention
 
 CONFIG = {
     "hidden_size": WIDTH, "intermediate_size": WIDE, "num_attention_heads": HEADS, "num_key_value_heads": HEADS,
-    "num_hidden_layers": 1, "vocab_size": ROWS, "draft_vocab_size": ROWS, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+    "num_hidden_layers": 1, "vocab_size": TOKENS, "draft_vocab_size": ROWS, "rms_norm_eps": 1e-5, "hidden_act": "silu",
     "max_position_embeddings": 64, "torch_dtype": "float32", "tie_word_embeddings": False, "rope_theta": 10000.0,
 }  # fmt: skip
 LATENT_RANKS = {
@@ -40,8 +41,10 @@ LATENT_ATTENTION = {
     "midlayer.self_attn.q_b_proj.weight": (HEADS * (NOPE + ROPE), QUERY),
 }
 
+LLAMA = ({"model_type": "llama"}, {**AROUND, **MLP, **ATTENTION})
 HEALTHY: dict[str, Any] = {
-    "LlamaForCausalLMEagle3": ({"model_type": "llama"}, {**AROUND, **MLP, **ATTENTION}),
+    "LlamaForCausalLMEagle3": LLAMA,
+    "Eagle3LlamaForCausalLM": LLAMA,
     "Eagle3DeepseekV2ForCausalLM": (
         {"model_type": "deepseek_v3", **LATENT_RANKS},
         {**AROUND, **MLP, **LATENT_ATTENTION},

@@ -20,8 +20,13 @@ DTYPES = {
 }  # fmt: skip
 LARGEST_MAP = 1 << 24  # entries of a vocabulary map that are made for real
 HOT = "hot_token_id"  # SGLang keeps d2t here, as a plain attribute of the model
+DRAFT_MAP = "draft_id_to_target_id"  # vLLM here, as a parameter
 STACKED = {"QKVParallelLinear": ("q", "k", "v")}  # shards by class; a merged one numbers its own
 HALVES = (("kv_a_proj", "kv_a"), ("q_a_proj", "q_a"))
+
+
+class NoSuchClass(Exception):
+    """There is no class of that name in the installed version."""
 
 
 class Unsupported(Exception):
@@ -53,9 +58,15 @@ class Recorder:
         self.refused: list[list[str | None]] = []  # tensor, parameter, shard, the loader's own words
         self.copied: list[list[int]] = []  # shapes of what is written, while one loader runs
         self.parameters = dict(model.named_parameters())
-        self._filled: dict[str, set[str | None]] = {name: set() for name in self.parameters}  # shards; None: all
+        self._filled: dict[str, set[str | None]] = {}  # the shards of each; None: all
+        self.forget()
         for name, parameter in self.parameters.items():
             self._wrap(name, parameter)
+
+    def forget(self) -> None:
+        """What was loaded so far counts for nothing."""
+        self.placed, self.refused = [], []
+        self._filled = {name: set() for name in self.parameters}
 
     def load(self, question: dict[str, Any]) -> None:
         """Run the class's own `load_weights`. Whatever it raises but for the loaders' refusals is raised here too."""

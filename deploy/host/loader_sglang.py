@@ -23,15 +23,13 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
+from deploy.host.loader_record import NoSuchClass
+
 # Kernels are imported by name while modules are loaded, and none is called. They need a GPU, or the right one.
 # The last registers shapes of C++ operators, which are not there beside a torch without CUDA.
 KERNELS = ("sgl_kernel", "sgl_kernel_npu", "flashinfer", "deep_gemm", "torchvision._meta_registrations")
 ABSENT = ("vllm",)  # asked for where there is no GPU (layers/rotary_embedding.py), and seldom installed
 RANKS = ("tp", "pp", "attn_tp", "attn_dp", "attn_cp", "moe_ep", "moe_tp", "moe_dp")
-
-
-class NoSuchClass(Exception):
-    """There is no class of that name in the installed version."""
 
 
 class Anything:

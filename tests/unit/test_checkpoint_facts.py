@@ -158,7 +158,7 @@ def test_of_a_pair_that_sglang_knows_one_file_is_read(tmp_path):
     weights(tmp_path / "model.safetensors", {"y": ("U8", [2])})
     found = facts.read(tmp_path)
     assert list(found.tensors) == ["y"]
-    assert "SGLang leaves it out; vLLM reads both" in found.problems[0].what
+    assert "SGLang takes the other, vLLM this one alone" in found.problems[0].what
 
 
 def test_of_a_shard_that_is_cut_off_its_tensors_are_known(folder):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from deploy.checkpoint import rules
-from deploy.checkpoint.facts import Facts
+from deploy.checkpoint.facts import Facts, Problem
 from deploy.checkpoint.rules import Serving, Target
 from deploy.findings import Finding
 from tests.drafts import (
@@ -72,6 +73,13 @@ def test_a_healthy_variant_passes_on_vllm(version, change):
 
 
 NO_PLACE, LEFT = "FAIL vllm 0.32.0+cpu has no place for tensors", "FAIL vllm 0.32.0+cpu finds no tensor"
+OTHER = "FAIL vllm 0.32.0+cpu builds other shapes"
+
+
+def modelled(name: str) -> str:
+    return f"model.{name}" if name == "lm_head.weight" else name
+
+
 SICK: list[tuple[str, Change, str, str]] = [
     ("other prefix", renamed(lambda name: f"draft.{name}"), NO_PLACE, "draft.fc.weight"),
     ("model. prefix", renamed(lambda name: f"model.{layers0(name)}"), NO_PLACE, "model.layers.0.mlp.up_proj.weight"),
@@ -86,6 +94,16 @@ SICK: list[tuple[str, Change, str, str]] = [
     ("the embeddings are no layer", aux(-1, 2, 4), "FAIL aux layers [-1] do not exist", "[-1, 2, 4]"),
     ("a layer too many", config(eagle_aux_hidden_state_layer_ids=[1, 3, 9]), "FAIL aux layers [9]", "[1, 3, 9]"),
     ("another target", config(hidden_size=64), "FAIL the draft was made for a target of hidden_size 64", "draft 64"),
+    ("a narrow o_proj", shaped("midlayer.self_attn.o_proj.weight", 128, 64), OTHER, "[128, 64]"),
+    ("a short map", shaped("d2t", 128), OTHER, "d2t: [128], the server builds [256]"),
+    ("a map and no vocabulary of its own", config(draft_vocab_size=None), NO_PLACE, "d2t: there is no"),
+    ("a bias that is said, and not there", config(attention_bias=True), LEFT, "self_attn.o_proj.bias <- nothing"),
+    ("q_norm", shaped("midlayer.self_attn.q_norm.weight", 32), NO_PLACE, "q_norm"),
+    ("a bias of nothing", shaped("head.bias", 256), NO_PLACE, "head.bias"),
+    ("a norm not asked for", shaped("input_norm.weight", 384), "FAIL vllm 0.32.0+cpu drops", "input_norm.weight"),
+    ("a head that is refused is not borrowed", renamed(modelled), LEFT, "lm_head.weight <- nothing"),
+    ("no model_type", config(model_type=...), "FAIL config.json names no model_type", "model_type: None"),
+    ("heads that do not divide", config(num_attention_heads=3), "FAIL the hidden size (128)", "num_attention_heads 3"),
     ("a null width", config(target_hidden_size=None), "FAIL vllm 0.32.0+cpu stops at this config", "config.json"),
     ("Speculators", config(speculators_model_type="eagle3"), "UNKNOWN no table says where vllm", ""),
     ("another class", config(architectures=["Qwen3Eagle3"]), "UNKNOWN no table says where vllm", "Qwen3Eagle3"),
@@ -100,6 +118,29 @@ def test_what_is_wrong_on_vllm_is_told(change, told, evidence):
     assert matching, findings
     assert evidence in matching[0].evidence
     assert "PASS" not in {finding.verdict for finding in findings}
+
+
+@pytest.mark.parametrize(
+    ("change", "remedy"),
+    [
+        (config(draft_vocab_size=None), "say draft_vocab_size"),
+        (shaped("midlayer.self_attn.q_norm.weight", 32), "Eagle3Qwen3ForCausalLM"),
+        (renamed(lambda name: f"model.{layers0(name)}"), "without model. in front"),
+        (shaped("input_norm.weight", 384), "say norm_before_fc: true"),
+        (shaped("midlayer.self_attn.q_proj.bias", 128), "say attention_bias: true"),
+    ],
+)
+def test_the_remedy_is_for_what_is_wrong(change, remedy):
+    assert [finding for finding in on_vllm(change(FOR_VLLM)) if remedy in finding.remedy]
+
+
+def test_of_two_layouts_in_one_folder_vllm_reads_mistrals_alone():
+    """Called with such a folder, 0.32.0's DefaultModelLoader takes consolidated.safetensors and nothing else."""
+    beside = replace(FOR_VLLM, problems=(Problem("is not read", "consolidated.safetensors"),))
+    (told,) = [finding for finding in on_vllm(beside) if finding.verdict == "UNKNOWN"]
+    assert "vLLM reads consolidated.safetensors alone" in told.what
+    on_sglang = rules.judge(beside, Target(TARGET), Serving("sglang", "0.5.23", algorithm="EAGLE3"))
+    assert not [finding for finding in on_sglang if "vLLM" in finding.what]
 
 
 @pytest.mark.parametrize("version", [None, "0.11.0", "0.34.0", "0.320.0", "0.0.0.dev1"])

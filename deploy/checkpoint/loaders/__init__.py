@@ -57,7 +57,7 @@ class Loader:
     """How one class of a server loads a checkpoint: a row of the table.
 
     Patterns are regular expressions that are searched in a tensor's name. The order of what is tried: `renames`,
-    `vocabulary_map`, `ignored`, `stacked`, `halves`, then the name itself.
+    `vocabulary_map`, `ignored`, `unasked`, `stacked`, `halves`, then the name itself.
     """
 
     engine: str
@@ -68,13 +68,15 @@ class Loader:
     stops: Callable[[Config], str]  # what the constructor raises for this config; empty: nothing
     renames: tuple[tuple[str, str], ...] = ()
     vocabulary_map: tuple[str, str] = ("d2t", "hot_token_id")  # pattern, what the server makes of it
+    counts_up: bool = True  # whether it adds 0, 1, ... to the map when it loads it; else it is a parameter as any
     ignored: str = "t2d"
+    unasked: Callable[[Config], str] = lambda _: ""  # what it drops where the config does not ask for it
     stacked: tuple[tuple[str, str, str], ...] = ()  # part of a name, what it becomes, shard
     halves: tuple[tuple[str, str, str], ...] = ()  # part of a name, what it becomes with its other half, shard
     prefix: Literal["optional", "always"] = "optional"  # whether `model.` is put before a name that is none itself
     bare: str = r"^lm_head\."  # names that have no prefix where all others have one
     unknown: Literal["dropped", "warned", "refused"] = "dropped"
-    borrows_head: bool = False  # a missing head is the target's, whatever the config says
+    borrows_head: bool = False  # what no tensor is named for is the target's: a head too, whatever the config says
 
     def covers(self, version: Version) -> bool:
         return SpecifierSet(self.versions).contains(version.base_version)

@@ -21,8 +21,13 @@ THETA = 10000.0  # what transformers and SGLang take for a rope_theta that nobod
 
 
 def findings(case: Case) -> Iterator[Finding]:
-    """SGLang's reading of it; vLLM's own is told by its loader."""
-    if case.serving.engine != "sglang" or not is_eagle3(case.config):
+    """SGLang's reading of it, and what transformers makes of it for both; vLLM's own is told by its loader."""
+    if not is_eagle3(case.config):
+        return
+    if case.serving.engine == "vllm" and "speculators_model_type" not in case.config:
+        yield from _model_type(case)
+        yield from _heads(case)
+    if case.serving.engine != "sglang":
         return
     if "speculators_model_type" in case.config:
         yield _speculators(case)
@@ -72,7 +77,8 @@ def _class(case: Case) -> Iterator[Finding]:
 
 def _model_type(case: Case) -> Iterator[Finding]:
     """Transformers finds the config's class by model_type ("Unrecognized model in", models/auto/configuration_auto.py);
-    SGLang registers kimi_k2 since 0.5.12 (srt/utils/hf_transformers/common.py; issue sgl-project/sglang#25673).
+    SGLang registers kimi_k2 since 0.5.12 (srt/utils/hf_transformers/common.py; issue sgl-project/sglang#25673), vLLM
+    0.32.0 has it too (transformers_utils/config.py).
     """
     kind = case.config.get("model_type")
     if case.config.get("auto_map"):
@@ -80,7 +86,7 @@ def _model_type(case: Case) -> Iterator[Finding]:
     if not isinstance(kind, str) or not kind:
         remedy = 'add it: "llama" for LlamaForCausalLMEagle3; deploy ckpt fix'
         yield fail("config.json names no model_type", f"model_type: {kind!r:.40}", remedy, "will not start")
-    elif kind == "kimi_k2" and not case.since("0.5.12"):
+    elif kind == "kimi_k2" and case.serving.engine == "sglang" and not case.since("0.5.12"):
         what = f"{case.server} does not know the model_type kimi_k2"
         yield fail(what, "model_type: kimi_k2", "write deepseek_v3, or upgrade to 0.5.12 or later", "will not start")
     elif kind not in KINDS and case.exact is None:  # the engine itself has tried it
@@ -90,11 +96,12 @@ def _model_type(case: Case) -> Iterator[Finding]:
 
 
 def _heads(case: Case) -> Iterator[Finding]:
-    """Transformers 5, which SGLang has since 0.5.10, refuses heads that do not divide the width
+    """Transformers 5, which SGLang has since 0.5.10 and vLLM 0.32.0, refuses heads that do not divide the width
     (models/llama/configuration_llama.py `validate_architecture`, transformers 5.19).
     """
     hidden, heads = case.number("hidden_size"), case.number("num_attention_heads")
-    if case.since("0.5.10") and case.config.get("model_type") == "llama" and hidden and heads and hidden % heads:
+    fifth = case.serving.engine == "vllm" or case.since("0.5.10")
+    if fifth and case.config.get("model_type") == "llama" and hidden and heads and hidden % heads:
         what = f"the hidden size ({hidden}) is not a multiple of the number of attention heads ({heads})"
         evidence = f"hidden_size {hidden}, num_attention_heads {heads}"
         yield fail(what, evidence, "mend the number of heads", "will not start")

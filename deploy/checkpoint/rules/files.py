@@ -1,10 +1,12 @@
 """The files themselves: what is cut off, missing, of the wrong kind, or there twice.
 
 Sources: safetensors' README "Format" and `Metadata::validate` in src/tensor.rs (no holes, overlap or rest); which files
-a server reads: `filter_duplicate_safetensors_files` in SGLang 0.5.8 to 0.5.23 and vLLM 0.24,
-model_loader/weight_utils.py (since 0.5.12 SGLang refuses an index that names a missing file; before, what was in it
-stays random); what is done with another dtype: `default_weight_loader` there, `param.data.copy_`, which converts in
-silence.
+a server reads: `filter_duplicate_safetensors_files` in SGLang 0.5.8 to 0.5.23, srt/model_loader/weight_utils.py, and
+vLLM 0.32.0 and 0.33.0, model_executor/model_loader/weight_utils.py (SGLang since 0.5.12, and vLLM, refuse an index that
+names a missing file; before, what was in it stays random). vLLM looks for Mistral's layout before that, and where it
+finds it reads nothing else (default_loader.py `_prepare_weights`, called with such folders in 0.32.0). What is done
+with another dtype: `default_weight_loader` there, `param.data.copy_`, which converts in silence (in vLLM with a line in
+the log, models/utils.py `_load_param`).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from deploy.findings import Finding
 from deploy.legible import one_line
 
 INTEGERS = {"I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL"}
+MISTRAL = re.compile(r"consolidated.*\.safetensors", re.DOTALL)
 WIDE = {"F16", "BF16", "F32", "F64"}
 REMEDIES = (  # by a word of the problem
     ("git-lfs", "run `git lfs pull` where it was cloned, and push it again"),
@@ -46,6 +49,8 @@ def findings(case: Case) -> Iterator[Finding]:
     """Whatever was wrong while the headers were read, and dtypes that a server turns into something else."""
     for problem in case.draft.problems:
         yield _told(problem)
+    if case.serving.engine == "vllm":
+        yield from _other_layout(case)
     if case.draft.format == "safetensors" and not _quantized(case):
         yield from _dtypes(case.draft.tensors)
 
@@ -60,6 +65,16 @@ def _told(problem: Problem) -> Finding:
     if not problem.outcome:
         return warn(what, where, remedy)
     return fail(what, where, remedy, problem.outcome)
+
+
+def _other_layout(case: Case) -> Iterator[Finding]:
+    """Both layouts in one folder: we have looked at all of it, or at what SGLang takes, and vLLM reads but one."""
+    names = {tensor.file for tensor in case.draft.tensors.values()} | {problem.file for problem in case.draft.problems}
+    mistral = [name for name in names if MISTRAL.fullmatch(name)]
+    others = [name for name in names if name.endswith(".safetensors") and name not in mistral]
+    if mistral and others:
+        what = f"vLLM reads {min(mistral)} alone, and the other layout of the weights was looked at as well"
+        yield unknown(what, f"beside it: {', '.join(sorted(others)[:5])}", "leave one of the two layouts")
 
 
 def _quantized(case: Case) -> bool:

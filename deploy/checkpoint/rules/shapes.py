@@ -3,7 +3,9 @@
 A shape that differs stops SGLang ("Attempted to load weight", srt/model_loader/weight_utils.py; the assertions of
 srt/layers/linear.py and vocab_parallel_embedding.py, 0.5.8 to 0.5.23), unless it is too large along the axis that is
 split over GPUs: then it is cut to size without a word; too small, down_proj, o_proj and gate/up are filled with zeros.
-vLLM stops with "Tried to load weights of size" (model_executor/layers/linear.py, 0.32.0).
+vLLM cuts in the same way, fills nothing with zeros, and stops at the rest, 0.32.0 and 0.33.0: "Tried to load weights of
+size" for fc (model_executor/layers/linear.py), "exceeds dimension size" for all that is split
+(model_executor/parameter.py).
 """
 
 from __future__ import annotations

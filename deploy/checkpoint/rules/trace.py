@@ -2,7 +2,8 @@
 
 SGLang says neither of the first two (srt/models/llama_eagle3.py `load_weights`, 0.5.8 to 0.5.23), but for a warning in
 `Eagle3DeepseekV2ForCausalLM` (srt/models/kimi_k25_eagle3.py, 0.5.12 to 0.5.23). vLLM stops at a name that it does not
-know, and is silent about what it misses (model_executor/models/llama_eagle3.py, models/utils.py, 0.32.0 and 0.33.0).
+know, and is silent about what it misses (model_executor/models/llama_eagle3.py, models/utils.py, 0.32.0 and 0.33.0: the
+check for parameters that nothing filled, model_loader/default_loader.py, is skipped for a class that reports none).
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from deploy.findings import Finding
 from deploy.host.remedy import portable
 from deploy.legible import one_line
 
-HARMLESS = re.compile(r"rotary_emb\.|(^|\.)verifier_(norm|lm_head)\.")  # computed anew, or the target's own
+# Computed anew, the target's own, or for parallel drafting alone.
+HARMLESS = re.compile(r"rotary_emb\.|(^|\.)verifier_(norm|lm_head)\.|mask_hidden")
 COMPUTES = re.compile(r"layers?\.|norm|lm_head|(^|\.)fc\b|\.bias$")  # parts of what a draft of these classes computes
 UNUSED = re.compile(r"layers\.[1-9]\d*\.input_layernorm\.weight$")  # only the first layer takes embeddings in
-HARMLESS_IF_RANDOM = re.compile(r"\.o_proj\.bias$")  # made of zeros since 0.5.23, of whatever lay there before
+# Zeros in SGLang since 0.5.23, before that whatever lay there. So vLLM makes it (layers/linear.py:1720, 0.32.0),
+# and with it not one drafted token of the tiny pair was accepted.
+HARMLESS_IF_RANDOM = re.compile(r"\.o_proj\.bias$")
 ENOUGH = 500  # names of which a remedy is tried: more than a draft has
 WHOLE = re.compile(r"((Llama|Mistral|Qwen\d|DeepseekV\d|GptOss|Phi3|Gemma\d)(Moe)?ForCausalLM)?")  # classes of targets
 STOPS = (
@@ -36,6 +40,11 @@ STOPS = (
     ("1 layer", "train a draft of one layer, or for LlamaForCausalLMEagle3 upgrade to 0.5.12"),
     ("no size", "write it as a whole number above 0"),
     ("", "mend config.json"),
+)
+PLACES = (  # what a tensor that vLLM has no place for is, and what to do
+    ("^d2t$", "say draft_vocab_size in config.json: as many as lm_head has rows"),
+    (r"\.[qk]_norm\.", "if its layer is one of Qwen3: architectures: [Eagle3Qwen3ForCausalLM], model_type: qwen3"),
+    ("", "name the layer midlayer.* or layers.0.*, without model. in front"),
 )
 
 
@@ -52,7 +61,8 @@ def findings(case: Case) -> Iterator[Finding]:
     if refused:
         lines = "\n".join(f"{one_line(landing.tensor)}: {landing.why}" for landing in refused)
         what = f"{case.server} has no place for tensors of the draft, and will not start"
-        yield fail(what, lines, "name the layer midlayer.* or layers.0.*, without model. in front", "will not start")
+        remedy = next(remedy for part, remedy in PLACES if any(re.search(part, landing.tensor) for landing in refused))
+        yield fail(what, lines, remedy, "will not start")
     yield from _lost(case, landed)
 
 
@@ -108,7 +118,10 @@ def _lost(case: Case, landed: Trace) -> Iterator[Finding]:
     missing = [name for name in landed.unfilled if name not in refused and not UNUSED.search(name)]
     if None in refused:  # what has no place is what is missing, and that is told
         missing = []
-    faint = [name for name in missing if HARMLESS_IF_RANDOM.search(name)]
+    if not case.draft.tensors:
+        return
+    zeros = case.serving.engine == "sglang"
+    faint = [name for name in missing if zeros and HARMLESS_IF_RANDOM.search(name)]
     missing = [name for name in missing if name not in faint]
     parts = [(landing.parameter, landing.shard) for landing in landed.landings if landing.shard]
     lines = [f"{one_line(name)} -> dropped" for name in dropped] + [_starved(parts, name) for name in missing]
@@ -152,6 +165,8 @@ def _head(case: Case, landed: Trace) -> Iterator[Finding]:
 
 def _missing_remedy(case: Case, missing: list[str]) -> str:
     """SGLang takes the target's head where draft_vocab_size is null (kimi_k25_eagle3.py:340-362, 0.5.23)."""
+    if all(name.endswith(".bias") for name in missing):
+        return "say attention_bias: false, if the draft was trained without"
     if missing != ["lm_head.weight"]:
         return "save the draft with all of them"
     if case.number("draft_vocab_size") == case.number("vocab_size") and not any("d2t" in n for n in case.draft.tensors):
@@ -164,7 +179,8 @@ def _remedy(case: Case, dropped: list[str]) -> str:
     newest = case.loader and loaders.choose(case.serving.engine, case.architecture, Version(versions.NEWEST["sglang"]))
     lost = [name for name in dropped if re.search(r"[qk]_norm\.|_proj\.bias$", name)]
     if case.serving.engine == "vllm":
-        return "say attention_bias: true, if the draft was trained with it"
+        key = "norm_before_fc" if any("input_norm" in name for name in dropped) else "attention_bias"
+        return f"say {key}: true, if the draft was trained with it"
     if lost:
         return f"{lost[0]} and its like cannot be repaired: convert the draft, or train it, for this class"
     if _helps(case, case.loader, dropped):
