@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from deploy import drafts
-from deploy.checkpoint import exact, rules
+from deploy.checkpoint import exact, rules, versions
 from deploy.checkpoint.config import is_eagle3
 from deploy.checkpoint.facts import Facts
 from deploy.checkpoint.rules import Serving, Target
