@@ -138,6 +138,7 @@ def _release(path: str, remote: Remote | None) -> str:
 def _as_release(remote: Remote, path: str, folder: str, task: Mapping[str, Any]) -> dict[str, Any]:
     """A release is named by its content, so a repaired one is another; it keeps from which it was made."""
     incoming = f"{folder}/.{posixpath.basename(path)}-fixed.{state.read(remote).id}.incoming"
+    remote.change('rm -rf -- "$1"', incoming)  # what a killed one left, perhaps of another plan
     answer = _act(Where(path, remote), {**task, "mode": "new", "out": incoming})
     found = releases.digest(incoming, remote)
     target = f"{folder}/{found.short}"

@@ -34,6 +34,8 @@ with open(f"{source}/model.safetensors", "rb") as old, open(f"{folder}/model.saf
     new.write(old.read() + os.urandom(40 << 20))
 open(f"{folder}/config.json", "w").write(open(f"{source}/config.json").read())
 """
+# What a repair that was killed leaves of a release, perhaps of another plan.
+LEFT = 'id=$(cat /etc/machine-id 2>/dev/null); mkdir "$1/.0123-fixed.${id:-$(uname -n)}.incoming"'
 SUMS = 'cd "$1" && sha256sum config.json model.safetensors'
 
 
@@ -100,6 +102,7 @@ def test_a_release_becomes_another_release(project, host):
     host.inside("sh", "-c", 'mkdir -p "$1" && cp -r /srv/draft "$1/0123" && echo "{}" >"$1/0123.json"', "sh", releases)
     refused = project.run("ckpt", "fix", f"{host.name}:{releases}/0123", "--in-place")
     assert (refused.code, "is a release" in refused.err) == (2, True), refused.err
+    host.inside("sh", "-c", LEFT, "sh", releases)
     done = project.run("ckpt", "fix", f"{host.name}:{releases}/0123", "--json")
     assert done.code == 0, done.err
     noted = json.loads(host.inside("cat", f"{done.json['folder']}.json"))
