@@ -16,7 +16,7 @@ from deploy import host, releases, state
 from deploy.checkpoint import repair, rules, verdict, versions
 from deploy.checkpoint.facts import Facts
 from deploy.checkpoint.rules import Serving, Target
-from deploy.ckpt import Where, opened
+from deploy.ckpt import Where, document, opened
 from deploy.errors import CheckFailed, ConfigError
 from deploy.host import remedy
 from deploy.host import repair as program
@@ -171,7 +171,7 @@ def _tell(told: dict[str, Any], options: Options, *, dry: bool = False) -> int:
     bad = bool(told.get("refusals")) or told.get("verdict") in verdict.ORDER
     code = CheckFailed.exit_code if bad else 0
     if options.json:
-        click.echo(json.dumps({"exit_code": code, **told}, indent=1))
+        click.echo(document({"exit_code": code, **told}))
     else:
         _show(_ended(told, dry=dry), options)
     return code

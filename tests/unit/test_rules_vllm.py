@@ -101,7 +101,7 @@ SICK: list[tuple[str, Change, str, str]] = [
     ("q_norm", shaped("midlayer.self_attn.q_norm.weight", 32), NO_PLACE, "q_norm"),
     ("a bias of nothing", shaped("head.bias", 256), NO_PLACE, "head.bias"),
     ("a norm not asked for", shaped("input_norm.weight", 384), "FAIL vllm 0.32.0+cpu drops", "input_norm.weight"),
-    ("a head that is refused is not borrowed", renamed(modelled), LEFT, "lm_head.weight <- nothing"),
+    ("a head that is refused is not borrowed", renamed(modelled), NO_PLACE, "model.lm_head.weight: there is no"),
     ("no model_type", config(model_type=...), "FAIL config.json names no model_type", "model_type: None"),
     ("heads that do not divide", config(num_attention_heads=3), "FAIL the hidden size (128)", "num_attention_heads 3"),
     ("a null width", config(target_hidden_size=None), "FAIL vllm 0.32.0+cpu stops at this config", "config.json"),
