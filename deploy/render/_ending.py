@@ -89,7 +89,7 @@ def _slowest(state: State) -> str:
         return max((row.cell(step).seconds or 0.0 for row in state.rows.values()), default=0.0)
 
     times = sorted(((longest(step), step) for step in state.steps), reverse=True)
-    words = [f"{step} {_words.seconds(took)}" for took, step in times[:4] if took >= 0.1]
+    words = [f"{one_line(step)} {_words.seconds(took)}" for took, step in times[:4] if took >= 0.1]
     return f"slowest: {', '.join(words)}" if words else ""
 
 
