@@ -4,7 +4,7 @@
 the engine's interpreter:
 
     {"python": "/opt/sglang/bin/python", "env": {...}, "engine": "sglang", "program": TEXT, "question": {...},
-     "cache": "/work/cache" or "", "timeout": 120}
+     "cache": "~/.deploy/cache" or "", "timeout": 120}
 
 The answer is that of `loadcheck`, with "cached" set where it was remembered. It is kept under the digest of the
 engine's version and loader sources (asked anew each time, a tenth of a second), of the program and of the question, so

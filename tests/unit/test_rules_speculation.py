@@ -106,6 +106,6 @@ TARGETS: list[tuple[str, str | None, list[str], str]] = [
 
 @pytest.mark.parametrize(("kind", "version", "verdicts", "remedy"), TARGETS)
 def test_a_target_without_aux_states_is_told(kind, version, verdicts, remedy):
-    told = found(GOOD, version, {**TARGET, "architectures": [kind]})
+    told = [one for one in found(GOOD, version, {**TARGET, "architectures": [kind]}) if "is newer than" not in one.what]
     assert [finding.verdict for finding in told] == verdicts
     assert remedy in told[0].remedy

@@ -34,11 +34,17 @@ from tests.drafts import (
 )
 
 
-@pytest.mark.parametrize("version", ["0.5.8", OLD, "0.5.12", "0.5.23", "0.6.0rc1", "0.0.0.dev1+g1234", "nonsense", ANY])
+@pytest.mark.parametrize("version", ["0.5.8", OLD, "0.5.12", "0.5.23", "0.0.0.dev1+g1234", "nonsense", ANY])
 def test_the_trained_draft_passes(version):
     (only,) = found(GOOD, version)
     assert only.verdict == "PASS"
     assert "loads this draft as LlamaForCausalLMEagle3" in only.what
+
+
+def test_by_a_server_that_is_newer_than_what_was_read_the_draft_passes_with_a_word():
+    passed, newer = found(GOOD, "0.6.0rc1")
+    assert (passed.verdict, newer.verdict) == ("PASS", "WARN")
+    assert "is newer than 0.5.23" in newer.what
 
 
 FC_NORM = both(config(fc_norm=True), *[shaped(f"fc_norm.{number}.weight", 128) for number in range(3)])

@@ -165,7 +165,20 @@ def found(case: Case) -> list[Finding]:
             told += _unruled(case)
     if not any(finding.verdict != "PASS" for finding in told):
         told.append(_fine(case))
-    return told
+    return [*told, *_newer(case)]
+
+
+def _newer(case: Case) -> Iterator[Finding]:
+    """SGLang's newest rules are taken for what comes after; the engine itself knows better, where it is asked."""
+    newest = versions.NEWEST.get(case.serving.engine)
+    if (
+        newest
+        and case.exact is None
+        and case.draft.format == "safetensors"
+        and Version(case.version.base_version) > Version(newest)
+    ):
+        what = f"{case.server} is newer than {newest}, the newest whose source was read"
+        yield warn(what, "", "ask that engine itself: --exact, or deploy check with the profile")
 
 
 def _unread(case: Case) -> list[Finding]:
