@@ -119,7 +119,7 @@ def test_a_checkpoint_that_lies_on_the_host_is_served_from_there(project: Projec
         assert (done.code, sent(project)) == (0, True), done.err
         assert project.status()["draft_from"] == f"{far.name}:/srv/a b"
         done = project.run("restart", "--ckpt", f"{far.name}:/srv/none")
-        assert (done.code, "/srv/none" in done.err, bool(alive(project))) == (1, True, True), done.err
+        assert (done.code, "/srv/none" in done.err, bool(alive(project))) == (2, True, True), done.err
     finally:
         far.inside("rm", "-rf", "/srv/a b")
 
