@@ -13,7 +13,7 @@ import sys
 
 
 def write(path: str, content: str) -> None:
-    temporary = f"{path}.tmp"
+    temporary = f"{path}.{os.uname().nodename}.{os.getpid()}.tmp"  # hosts may share the folder, and write the same file
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(content.encode("utf-8", "surrogateescape"))
