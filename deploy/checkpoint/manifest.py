@@ -27,8 +27,8 @@ from stat import S_ISDIR, S_ISREG
 from typing import Any
 
 from deploy.errors import ConfigError, DeployError
+from deploy.host.folder import PICKLES
 
-PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 WEIGHTS = (".safetensors", ".gguf")
 BESIDE = (".json", ".jinja", ".model", ".txt")  # config, tokenizer, chat template, merges
 KEPT = ".safetensors.orig"

@@ -18,7 +18,7 @@ from typing import Any
 
 from deploy.host.usual import BITS, Tensor, usual
 
-__all__ = ["BITS", "Header", "HeaderError", "Tensor", "load", "look", "read"]
+__all__ = ["BITS", "Header", "HeaderError", "Tensor", "load", "look", "opened", "read"]
 
 LIMIT = 100_000_000  # bytes of header, as in safetensors itself
 STRAY = 4_000_000  # strings, lists and objects beside those of the tensors; their memory would have no other bound
@@ -58,7 +58,7 @@ def look(path: str | os.PathLike[str]) -> tuple[Header, list[HeaderError]]:
 
     So a shard that is cut off still says which tensors were in it. Raises HeaderError where there is no header.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         size = os.fstat(file).st_size
         text = _text(path, file, size)
     found = usual(text, size - 8 - len(text))
@@ -87,13 +87,14 @@ def look(path: str | os.PathLike[str]) -> tuple[Header, list[HeaderError]]:
 def load(path: str | os.PathLike[str], header: Header, name: str) -> bytes:
     """The bytes of one (small) tensor; fewer where the file ends too early."""
     tensor = header.tensors[name]
-    with _opened(path) as file:
+    with opened(path) as file:
         return os.pread(file, tensor.end - tensor.start, header.data_start + tensor.start)
 
 
 @contextlib.contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[int]:
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would wait for a writer
+def opened(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> Iterator[int]:
+    """A descriptor of a regular file, closed at the end. HeaderError where it is another kind of file."""
+    file = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)  # a pipe would wait for a writer
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise HeaderError(path, "is not a regular file")

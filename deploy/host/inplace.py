@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from deploy.host.header import Header, Tensor
+from deploy.host.header import Header, Tensor, opened
 from deploy.host.journal import (
     BEGUN,
     DONE,
@@ -35,7 +35,7 @@ from deploy.host.journal import (
     take_back,
     write_text,
 )
-from deploy.host.rewrite import anew, duplicate, encoded, fits, opened, put, roomy, sync_folder
+from deploy.host.rewrite import anew, duplicate, encoded, fits, put, roomy, sync_folder
 
 MARKS = 16  # places of the data
 

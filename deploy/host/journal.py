@@ -19,8 +19,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from deploy.host.header import Header
-from deploy.host.rewrite import NEW, anew, beside, opened, owned_like, put, sync_folder
+from deploy.host.header import Header, opened
+from deploy.host.rewrite import NEW, anew, beside, owned_like, put, sync_folder
 
 BEGUN, DONE = ".deploy-repair.begun", ".deploy-repair.done"
 ASIDE, LOCK = ".deploy-repair.aside", ".deploy-repair.lock"

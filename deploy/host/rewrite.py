@@ -13,10 +13,10 @@ import json
 import os
 import stat
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from deploy.host.header import Header, HeaderError, Tensor, read
+from deploy.host.header import Header, HeaderError, Tensor, opened, read
 
 ALIGN = 64 << 10  # a multiple of the block size of every file system that shares or inserts blocks
 ROOM = 64 << 10  # bytes of padding: later renames fit into the header that is there
@@ -199,18 +199,6 @@ def put(file: int, content: bytes, at: int) -> None:
     while left:
         done = os.pwrite(file, left, at)
         left, at = left[done:], at + done
-
-
-@contextlib.contextmanager
-def opened(path: str | os.PathLike[str], flags: int) -> Iterator[int]:
-    """A descriptor of a regular file, closed at the end."""
-    file = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)  # a pipe would wait for a writer
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise HeaderError(path, "is not a regular file")
-        yield file
-    finally:
-        os.close(file)
 
 
 def owned_like(file: int, status: os.stat_result) -> None:
