@@ -7,8 +7,8 @@ before it answers. The tool itself knows nothing of it.
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,14 +66,16 @@ class Breakpoints:
         """Whoever comes to the moment next is held in it."""
         self._put(0, moment.words[0])
 
-    def reach(self, moment: Moment, look: Callable[[], None]) -> None:
-        """Wait until somebody is held in it; `look` raises where nobody can come any more."""
+    def reach(self, moment: Moment, client: subprocess.Popen[str]) -> None:
+        """Wait until somebody is held in it; AssertionError where the client ended before that."""
         for number, words in enumerate(moment.words):
             if number:
                 self._put(number, words)
                 self._hit(number - 1).unlink()
             while not self._hit(number).exists():
-                look()
+                if client.poll() is not None:
+                    out, err = client.communicate()
+                    raise AssertionError(f"it ended before that, with {client.returncode}:\n{out}{err}")
                 time.sleep(0.02)
 
     def release(self) -> None:

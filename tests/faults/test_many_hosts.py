@@ -234,7 +234,7 @@ def test_a_follower_that_dies_while_the_head_is_asked_is_named_and_not_the_head(
         breakpoints.set(wanted)
         with two.project.started(*UP, "--json") as client:
             try:
-                breakpoints.reach(wanted, lambda: None)
+                breakpoints.reach(wanted, client)
                 pids = [pid for pid, (_, run) in look(two.on[1]).processes.items() if run]
                 two.on[1].inside("kill", "-9", *pids)
             finally:

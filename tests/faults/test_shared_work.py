@@ -71,7 +71,7 @@ def test_two_that_bring_the_same_release_do_not_disturb_each_other(
     breakpoints.set(MOMENTS[moment])
     with project.started(*UP, "--hosts", one.name) as client:
         try:
-            breakpoints.reach(MOMENTS[moment], lambda: None)
+            breakpoints.reach(MOMENTS[moment], client)
             done = project.run(*UP, "--hosts", two.name)
             assert done.code == 0, done.err
         finally:
@@ -88,7 +88,7 @@ def test_what_a_dead_client_left_of_one_host_is_not_cleared_away_by_another(
     breakpoints, (one, two) = Breakpoints(hosts[0], BREAKPOINTS), both
     breakpoints.set(MOMENTS["push, reading back"])
     with project.started(*UP, "--hosts", one.name) as client:
-        breakpoints.reach(MOMENTS["push, reading back"], lambda: None)
+        breakpoints.reach(MOMENTS["push, reading back"], client)
         client.kill()
         client.wait()
         breakpoints.release()
