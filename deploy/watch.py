@@ -11,6 +11,7 @@ from typing import Any, Literal
 from deploy import host
 from deploy.engines._log import Explanation
 from deploy.errors import DeployError, Unreachable
+from deploy.loading import Loading
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.state import Run
@@ -19,7 +20,6 @@ FATAL = 5.0  # seconds of silence after which the last words of a living server 
 SILENT = 60.0  # seconds; the program on the host says every second that it lives
 KEPT = 256 << 10  # characters of the log, for the explanation of a death
 EARLIER = 1 << 20  # bytes of a log that is there already: a server that is adopted may have written for weeks
-SHOWN = 20  # lines of what came at once: a server may write faster than anybody reads
 
 
 class Tail:
@@ -56,6 +56,7 @@ class Watch:
         self.fatal: Explanation | Literal[False] | None = None  # None: not looked yet since the log grew
         self.error: DeployError | None = None
         self.log = Tail(KEPT)
+        self._loading = Loading(node, remote)
         self._node, self._remote = node, remote
         self._grown, self._closed = time.monotonic(), False
         words = (host.source("watch"), run.folder, run.pid or "0", run.ticks or "0", str(-EARLIER))
@@ -109,19 +110,10 @@ class Watch:
     def _lines(self, lines: list[str]) -> None:
         self._grown, self.fatal = time.monotonic(), None
         ready = self._node.engine.READY
-        for number, line in enumerate(lines, 1):
+        for line in lines:
             self.log.add(line)
             self.ready = self.ready or bool(ready and ready.search(line))
-            if number > len(lines) - SHOWN:
-                self._say(line)
-
-    def _say(self, line: str) -> None:
-        found = self._node.engine.progress(line)
-        if not found:
-            self._remote.say("", log=line)
-            return
-        counted = {"done": found.done, "total": found.total}
-        self._remote.say(found.text, phase=found.phase, component=found.component, log=line, **counted)
+        self._loading.hear(lines)
 
     def _look_at_silence(self) -> None:
         """Too long, or after last words that are known to be a death: SGLang whose port is taken never exits."""

@@ -26,7 +26,7 @@ LAYERS = [
     "lease",
     "remote facts acceptance",
     "state foreign",
-    "owned releases asking answer compare secret tunnel watch",
+    "owned releases asking answer compare secret tunnel loading watch evidence",
     "hooks drafts checks rollback death",
     "steps",
     "recipe runner record render",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from deploy import registry
-from deploy.engines._log import Explanation, Progress
+from deploy.engines._log import Explanation, Progress, Seen
 from deploy.profile import Profile
 from deploy.words import RunPath, Word
 
@@ -116,8 +116,8 @@ class Engine(Protocol):
     def progress(self, line: str) -> Progress | None:
         """What a log line says about how far it is."""
 
-    def explain(self, log: str) -> Explanation | None:
-        """Why it died, from its log."""
+    def explain(self, log: str, seen: Seen = ...) -> Explanation | None:
+        """Why it died, or why it is silent, from its log and from what else was seen of it."""
 
     def chat(self, model: str, prompt: str, max_tokens: int) -> Question:
         """A chat request at temperature 0."""

@@ -7,7 +7,7 @@ from typing import cast
 
 from deploy.engines import _log
 from deploy.engines._llamacpp_failures import FAILURES
-from deploy.engines._log import Component, Explanation, Progress
+from deploy.engines._log import Component, Explanation, Progress, Seen
 
 # load_tensors and the warm-up are told from verbosity 4 on; the default is 3.
 MARKS = tuple(
@@ -34,10 +34,10 @@ def progress(line: str) -> Progress | None:
     return _log.marked(MARKS, line)
 
 
-def explain(log: str) -> Explanation | None:
+def explain(log: str, seen: Seen = _log.UNSEEN) -> Explanation | None:
     """Why the server died; None where the log shows no failure."""
     lines = _log.lines(log)
-    explanation = _log.first_cause(lines, SIGNATURES, progress, _log.first_traceback(lines))
+    explanation = _log.first_cause(lines, (*seen.known, *SIGNATURES), progress, _log.first_traceback(lines))
     if explanation and DRAFT_FAILED in log and DRAFT_FAILED not in explanation.evidence:
         return _log.about("the draft", explanation)
     return explanation

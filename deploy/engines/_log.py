@@ -25,12 +25,32 @@ class Progress:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why the server died: which known failure it is ("traceback" where it is none), and the lines that show it."""
+    """Why the server died, or why it is silent: which known failure it is ("traceback" where it is none), the lines
+    that show it, the rank that was the first to tell, and the lines that only follow from it.
+    """
 
     signature: str
     cause: str
     remedy: str
     evidence: str
+    rank: str = ""
+    consequences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of a server beside its log; None and () where nobody looked.
+
+    `exit` is the status that launch.sh wrote (128 + n after signal n), `silent` the seconds since its last sign of
+    life, `compilers` the command lines of its compiler children, `oom` the kernel's lines about those of its processes
+    that it killed. `known` are the rows of the user's failures.yaml, which come first.
+    """
+
+    exit: int | None = None
+    silent: float | None = None
+    compilers: tuple[str, ...] = ()
+    oom: tuple[str, ...] = ()
+    known: tuple[Signature, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,6 +73,8 @@ class Traceback:
     last: str
     text: str
 
+
+UNSEEN = Seen()
 
 ROW = re.compile(
     r"^(?P<name>[\w-]+)(?P<consequence>~?)(?:@(?P<phase>\S+))?  (?P<line>.+)\n    (.+)\n    -> (.+)$", re.MULTILINE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from deploy.engines import _log
-from deploy.engines._log import Component, Explanation, Progress
+from deploy.engines._log import Component, Explanation, Progress, Seen
 from deploy.engines._sglang_failures import FAILURES
 
 PREFIX = re.compile(r"^\[[\d-]{10} [\d:]{8}(?:\.\d{3})?(?P<ranks>(?: (?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d+)*)\] ")
@@ -79,11 +79,11 @@ def _rank(line: str) -> str:
     return prefix["ranks"].strip() if prefix else ""
 
 
-def explain(log: str) -> Explanation | None:
+def explain(log: str, seen: Seen = _log.UNSEEN) -> Explanation | None:
     """Why the server died; None where the log shows no failure."""
     lines = _log.lines(log)
     traceback = _log.first_traceback(lines)
-    explanation = _log.first_cause(lines, SIGNATURES, progress, traceback)
+    explanation = _log.first_cause(lines, (*seen.known, *SIGNATURES), progress, traceback)
     if explanation and traceback and traceback.last in explanation.evidence and "draft_worker" in traceback.text:
         return _log.about("the draft", explanation)
     return explanation

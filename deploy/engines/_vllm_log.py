@@ -6,7 +6,7 @@ import re
 from typing import cast
 
 from deploy.engines import _log
-from deploy.engines._log import Component, Explanation, Progress
+from deploy.engines._log import Component, Explanation, Progress, Seen
 from deploy.engines._vllm_failures import FAILURES
 
 # A process names itself in front of what it logs: API server, engine core, worker. Tracebacks are logged like that too.
@@ -86,11 +86,11 @@ def _plain(log: str) -> list[str]:
     return told
 
 
-def explain(log: str) -> Explanation | None:
+def explain(log: str, seen: Seen = _log.UNSEEN) -> Explanation | None:
     """Why the server died; None where the log shows no failure."""
     lines = _plain(log)
     traceback = _log.first_traceback(lines)
-    explanation = _log.first_cause(lines, SIGNATURES, progress, traceback)
+    explanation = _log.first_cause(lines, (*seen.known, *SIGNATURES), progress, traceback)
     told = explanation is not None and traceback is not None and traceback.last in explanation.evidence
     if explanation and traceback and told and any(frame in traceback.text for frame in DRAFT_FRAMES):
         return _log.about("the draft", explanation)

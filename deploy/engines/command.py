@@ -9,7 +9,7 @@ from typing import Any
 
 from deploy.engines import Called, Command, Counters, Question, Request, Totals, _called, _chat, _flags
 from deploy.engines._counts import count, part
-from deploy.engines._log import Explanation, Progress, first_cause, first_traceback, lines
+from deploy.engines._log import UNSEEN, Explanation, Progress, Seen, first_cause, first_traceback, lines
 from deploy.errors import ConfigError
 from deploy.words import Word, path
 
@@ -105,10 +105,10 @@ def progress(line: str) -> Progress | None:  # noqa: ARG001
     return None
 
 
-def explain(log: str) -> Explanation | None:
+def explain(log: str, seen: Seen = UNSEEN) -> Explanation | None:
     """A Python traceback's last line, if there is one."""
     told = lines(log)
-    return first_cause(told, (), progress, first_traceback(told))
+    return first_cause(told, seen.known, progress, first_traceback(told))
 
 
 def chat(model: str, prompt: str, max_tokens: int) -> Question:
