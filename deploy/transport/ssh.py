@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import paramiko
+import tenacity
 
 from deploy.errors import Unreachable
 from deploy.transport import Reachable, _failures, rsync
@@ -23,6 +24,16 @@ from deploy.transport.openssh import Route, resolve
 PROGRAMS = 8  # at once on a connection; sshd's MaxSessions is 10
 QUEUE = 300.0  # seconds that one more program waits for its turn
 REFUSED = 2  # why a channel was not opened (RFC 4254, 5.1)
+
+# sshd counts a session until it has reaped its program, which on a busy host is after we heard of its end
+FREED = tenacity.Retrying(
+    retry=tenacity.retry_if_exception(
+        lambda error: isinstance(error, paramiko.ChannelException) and error.code == REFUSED
+    ),
+    stop=tenacity.stop_after_delay(5.0),
+    wait=tenacity.wait_random_exponential(multiplier=0.05, max=0.5),
+    reraise=True,
+)
 
 
 class SshTransport(Calls):
@@ -54,7 +65,7 @@ class SshTransport(Calls):
 
     def _open(self, command: bytes) -> paramiko.Channel:
         try:
-            channel: paramiko.Channel = self._transport.open_session(timeout=PATIENCE)
+            channel: paramiko.Channel = FREED.copy()(self._transport.open_session, timeout=PATIENCE)
             channel.settimeout(PATIENCE)
             for setting in self._route.options.get("setenv", []):
                 channel.set_environment_variable(*setting.split("=", 1))
