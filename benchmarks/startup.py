@@ -7,6 +7,7 @@ Target: at most 5 times, which is a light command-line library's (argparse 2.1, 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -17,12 +18,15 @@ CASES = {
     "import click": [sys.executable, "-c", "import click"],
     "deploy --help": [sys.executable, "-m", "deploy", "--help"],
     "deploy up --help": [sys.executable, "-m", "deploy", "up", "--help"],
+    "deploy up <TAB>": [sys.executable, "-m", "deploy"],
 }
+TAB = {"_DEPLOY_COMPLETE": "bash_complete", "COMP_LINE": "deploy up profile=local ~env.", "COMP_CURRENT": "~env."}
 
 
-def seconds(argv: list[str]) -> float:
+def seconds(name: str) -> float:
+    environ = {**os.environ, **(TAB if "TAB" in name else {})}
     began = time.perf_counter()
-    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(CASES[name], check=True, stdout=subprocess.DEVNULL, env=environ)
     return time.perf_counter() - began
 
 
@@ -30,8 +34,8 @@ def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 15
     taken: dict[str, list[float]] = {name: [] for name in CASES}
     for _ in range(rounds + 1):
-        for name, argv in CASES.items():
-            taken[name].append(seconds(argv))
+        for name in CASES:
+            taken[name].append(seconds(name))
     floor = taken["python -c pass"][1:]  # the first round wrote the .pyc files
     for name, found in taken.items():
         ratios = [one / least for one, least in zip(found[1:], floor, strict=True)]

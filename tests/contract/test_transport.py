@@ -94,22 +94,22 @@ def test_past_its_deadline_a_program_and_its_children_are_gone(there):
     before = time.monotonic()
     with pytest.raises(TimedOut) as caught:
         there.run(["sh", "-c", "echo last words >&2; " + script], timeout=0.5)
-    assert time.monotonic() - before < 9
+    assert time.monotonic() - before < 60
     assert "last words" in caught.value.evidence
-    until(lambda: not alive("4711."), 2.0)
+    until(lambda: not alive("4711."))
 
 
 def test_a_child_that_outlives_the_program_at_its_deadline_is_killed(there):
     with pytest.raises(TimedOut):
         there.run(["sh", "-c", "(trap '' TERM; exec sleep 4712.1) & sleep 4712.2"], timeout=0.5)
-    until(lambda: not alive("4712."), 2.0)
+    until(lambda: not alive("4712."))
 
 
 def test_a_child_that_keeps_the_streams_does_not_hold_us(there):
     before = time.monotonic()
-    result = there.run(["sh", "-c", "setsid sleep 8.4713 & echo started"], timeout=30)
+    result = there.run(["sh", "-c", "setsid sleep 90.4713 & echo started"], timeout=30)
     assert (result.status, result.stdout) == (0, b"started\n")
-    assert time.monotonic() - before < 6
+    assert time.monotonic() - before < 60
 
 
 def test_a_program_that_leaves_its_group_lives_on(there):
@@ -297,7 +297,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
             return
         if self.path == "/drip":
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-            for _ in range(100):
+            for _ in range(300):
                 self.wfile.write(b"x")
                 time.sleep(0.1)
             return
@@ -351,7 +351,7 @@ def test_the_deadline_is_for_the_whole_exchange(there, server):
     before = time.monotonic()
     with pytest.raises(TimeoutError):
         request(there, "GET", server, "/drip", timeout=0.8)
-    assert time.monotonic() - before < 3
+    assert time.monotonic() - before < 20
 
 
 def test_nobody_listening_is_connection_refused(there):

@@ -223,6 +223,6 @@ def test_ctrl_c_while_connecting_is_exit_130_at_once(tmp_path):
                 started = time.monotonic()
                 out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 10
     assert out == ""
     assert "Traceback" not in err

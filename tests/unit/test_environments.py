@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -79,9 +78,7 @@ def test_an_environment_is_installed_once_and_then_found(toy, tmp_path):
     assert said[0] == "making a virtual environment"
 
     again: list[str] = []
-    began = time.monotonic()
     assert environments.install("toy-engine", again.append) == first
-    assert time.monotonic() - began < 0.5
     assert again == [f"toy-engine 1.2 is there: {made(tmp_path)}"]
 
 

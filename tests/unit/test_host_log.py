@@ -383,10 +383,10 @@ def test_a_cut_that_never_ended_is_waited_for_once(tmp_path, monkeypatch):
     """Whoever cut was killed in the middle of it."""
     capped(tmp_path, b"abc", b"def")
     (tmp_path / "server.log.cut").write_text("1003 ...\n")
-    monkeypatch.setattr("deploy.host.log.PATIENCE", 0.5)
+    monkeypatch.setattr("deploy.host.log.PATIENCE", 2.0)
     log, began = Log(str(tmp_path)), time.monotonic()
     assert [log.read(at, 100) for at in (1000, 1003)] == [(1000, b"abc"), (1003, b"def")]
-    assert 0.5 < time.monotonic() - began < 1.5
+    assert 2.0 <= time.monotonic() - began < 4.0
 
 
 def test_who_reads_without_older_bytes_goes_on_with_the_newer_ones(tmp_path):
