@@ -30,7 +30,7 @@ FREED = tenacity.Retrying(
     retry=tenacity.retry_if_exception(
         lambda error: isinstance(error, paramiko.ChannelException) and error.code == REFUSED
     ),
-    stop=tenacity.stop_after_delay(5.0),
+    stop=tenacity.stop_after_delay(10.0),
     wait=tenacity.wait_random_exponential(multiplier=0.05, max=0.5),
     reraise=True,
 )

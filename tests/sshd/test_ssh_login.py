@@ -16,6 +16,7 @@ import pytest
 from deploy.errors import Unreachable
 from deploy.transport import connect, trust
 from tests.fleet import Keys, TestHost, loopback, run
+from tests.project import until
 
 
 @pytest.fixture
@@ -188,9 +189,14 @@ def agent(tmp_path) -> Iterator[Callable[..., Path]]:
     process = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
 
     def add(*keys: Path) -> Path:
-        while not path.exists():
+        environ = {**os.environ, "SSH_AUTH_SOCK": str(path)}
+
+        def answers() -> bool:  # the socket is there before anybody listens on it
             assert process.poll() is None
-        subprocess.run(["ssh-add", "-q", *keys], check=True, env={**os.environ, "SSH_AUTH_SOCK": str(path)})
+            return subprocess.run(["ssh-add", "-l"], env=environ, capture_output=True, check=False).returncode < 2
+
+        until(answers)
+        subprocess.run(["ssh-add", "-q", *keys], check=True, env=environ)
         return path
 
     yield add
