@@ -3,6 +3,8 @@
 VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
+# Half of a test is waiting for a host or a server, so two files side by side; the long ones come first, as collected.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
 .PHONY: demo demo-sglang demo-vllm test test-all coverage lint setup system engines engines-all overlays overlays-all lock clean
@@ -17,10 +19,10 @@ demo-vllm: setup engines-all
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh local-vllm
 
 test: setup lint system engines overlays
-	$(BIN)/pytest -m "not full"
+	$(PYTEST) -m "not full"
 
 test-all: setup lint system engines-all overlays-all
-	$(BIN)/pytest
+	$(PYTEST)
 
 # Which lines of deploy/ the tests reach, in the commands that they start as well.
 coverage: setup system engines overlays
