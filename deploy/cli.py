@@ -22,6 +22,7 @@ ORDER = (
     "ask",
     "status",
     "logs",
+    "explain",
     "tunnel",
     "down",
     "rollback",

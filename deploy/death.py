@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from deploy.engines._ending import STATUS
+from deploy.engines._log import UNSEEN, Explanation, Seen
 from deploy.errors import LaunchFailed
 from deploy.facts import disks
 from deploy.plan import Node
@@ -9,6 +13,7 @@ from deploy.remote import Remote
 from deploy.state import Run, reread
 
 KEPT = 256 << 10  # bytes of its log that are read for the cause
+FOLLOWED = 5  # consequences that are told
 FULL = 1 << 20  # bytes; a disk with less is no place for a log
 
 
@@ -18,14 +23,15 @@ def look(node: Node, remote: Remote) -> LaunchFailed | None:
     if run.alive:
         return None
     log = remote.sh('tail -c "$1" -- "$2/server.log"', str(KEPT), run.folder, ok=(0, 1))
-    return explained(node, remote, _how(run), log)
+    return explained(node, remote, _how(run), log, Seen(exit=int(run.exit) if run.exit.isdigit() else None))
 
 
-def explained(node: Node, remote: Remote, how: str, log: str) -> LaunchFailed:
-    """Its end (`how`: in words, after "the server") with the cause that its log tells, or its disk."""
+def explained(node: Node, remote: Remote, how: str, log: str, seen: Seen = UNSEEN) -> LaunchFailed:
+    """Its end (`how`: in words, after "the server") with the cause that its log and what was seen tell, or its disk."""
     name = remote.host.name
-    if known := node.engine.explain(log):
-        return LaunchFailed(f"{name}: the server {how}: {known.cause}", evidence=known.evidence, remedy=known.remedy)
+    known = node.engine.explain(log, replace(seen, known=remote.known))
+    if known and known.signature not in STATUS:
+        return _died(name, how, known)
     (disk,) = disks.read(remote, remote.place.folder)
     if disk.free < FULL:
         return LaunchFailed(
@@ -33,8 +39,24 @@ def explained(node: Node, remote: Remote, how: str, log: str) -> LaunchFailed:
             evidence=f"{disk.free} bytes are free on {disk.mount} ({disk.kind})\n{log[-1500:]}",
             remedy="make room there, and run the command again; it may have died of a log that it could not write",
         )
+    if known:
+        return _died(name, how, known)
     remedy = "its log is above; the whole of it: deploy logs"
     return LaunchFailed(f"{name}: the server {how}", evidence=log[-1500:], remedy=remedy)
+
+
+def _died(name: str, how: str, told: Explanation) -> LaunchFailed:
+    return LaunchFailed(f"{name}: the server {how}: {cause(told)}", evidence=evidence(told), remedy=told.remedy)
+
+
+def cause(told: Explanation) -> str:
+    """The cause, after the rank that it is of."""
+    return f"{told.rank}: {told.cause}" if told.rank else told.cause
+
+
+def evidence(told: Explanation) -> str:
+    """The lines that show it, and what only followed."""
+    return "\n".join([told.evidence, *(f"it followed: {words}" for words in told.consequences[:FOLLOWED])])
 
 
 def _how(run: Run) -> str:

@@ -13,7 +13,8 @@ from typing import Any
 
 import click
 
-from deploy import compare, drafts, record, render, rollback, secret
+from deploy import compare, drafts, failures, record, render, rollback, secret
+from deploy.engines._log import Signature
 from deploy.errors import ConfigError, Interrupted
 from deploy.events import Event
 from deploy.options import Options
@@ -24,11 +25,12 @@ from deploy.remote import Remote
 from deploy.runner import Course, Failure
 from deploy.session import Readers, Session
 from deploy.state import Asked, Place, Run
-from deploy.wish import Wish
+from deploy.wish import Wish, home
 
 
 def bring_up(wish: Wish, options: Options, session: Session, *, fresh: bool) -> int:
     """Make what is wished run, on hosts in hand and locked; `fresh` replaces even what already serves it."""
+    teach(session, wish.known)
     with drafts.found(wish.profile, wish.inventory, session.remotes) as draft:
         session.hidden += [os.environ[name] for name in wish.profile.secrets if name in os.environ]
         plan = wish.plan(draft)
@@ -40,6 +42,7 @@ def bring_up(wish: Wish, options: Options, session: Session, *, fresh: bool) -> 
 
 def go_back(found: Plan, options: Options, session: Session, run: str) -> int:
     """Bring the last good run of each replica back, on hosts in hand and locked."""
+    teach(session, failures.load(home(options)))
     courses = []
     for replica in found.replicas:
         remotes = {node.host.name: session.remotes[node.host.name] for node in replica.nodes}
@@ -47,6 +50,12 @@ def go_back(found: Plan, options: Options, session: Session, run: str) -> int:
         session.emit("decided", f"back to run {rollback.source(back, remotes)}", mode="replace", hosts=list(remotes))
         courses.append(course(back, ROLLBACK, session))
     return walk(courses, Plan(found.deployment, tuple(c.replica for c in courses)), options, session, run)
+
+
+def teach(session: Session, known: tuple[Signature, ...]) -> None:
+    """Let a death on these hosts be explained by the user's rows as well."""
+    for remote in session.remotes.values():
+        remote.known = known
 
 
 def walk(courses: list[Course], plan: Plan, options: Options, session: Session, run: str) -> int:
@@ -146,7 +155,7 @@ def course(replica: Replica, recipe: Recipe, session: Session) -> Course:
     remotes = {node.host.name: session.remotes[node.host.name] for node in replica.nodes}
     head = session.remotes[replica.head.host.name]
     for remote in remotes.values():
-        remote.abort, remote.head_ready = head.abort, head.head_ready
+        remote.abort, remote.head_ready, remote.signs = head.abort, head.head_ready, head.signs
     return Course(replica, recipe, remotes, head.abort, session.interrupted)
 
 

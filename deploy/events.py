@@ -16,7 +16,7 @@ Kind = Literal[
     "finding",  # host, step; facts: check, verdict, what, evidence, remedy, waived
     "step_ended",  # host, step, text (the step's one-line outcome); facts: seconds, and what it measured
     "step_skipped",  # host, step, text (why)
-    "evidence",  # host, step, text; facts: files {name: text}, which the record keeps as files beside the events
+    "evidence",  # host, step, text; facts: files {name: text}; once it is recorded: files [name], folder
     "failed",  # host, step, text (what); facts: evidence, remedy, exit_code, error (class name)
     "noted",  # text: something the user should know; no host
     "crashed",  # text: a traceback; our bug

@@ -105,7 +105,11 @@ class Ready(Part):
     """How long the tool waits, in seconds."""
 
     deadline: Seconds = Field(default=1200.0, description="From the launch until it serves.")
-    stall: Seconds = Field(default=300.0, description="Without a new log line and without progress while it loads.")
+    stall: Seconds = Field(
+        default=300.0,
+        description="Without a sign of life while it loads: new words of its log, bytes read, memory that grows, "
+        "compilers at work or their caches.",
+    )
     patience: Seconds = Field(
         default=120.0, description="For an old server to end, and for its port and memory to be free."
     )
@@ -122,13 +126,21 @@ class Log(Part):
     )
 
 
+class Asked(Part):
+    """A further question of the smoke test."""
+
+    ask: Text = Field(description="The question.")
+    expect: Regex = Field(default="", description="A regular expression, searched in its answer; any answer if empty.")
+
+
 class Smoke(Part):
-    """One question that shows that it answers sensibly."""
+    """Questions that show that it answers sensibly; the first one is asked a second time, as a stream."""
 
     ask: Text = Field(default="Hello, what is 2+2?", description="The question.")
     expect: Regex = Field(default="4|four", description="A regular expression, searched in the answer.")
-    max_tokens: Count = Field(default=100, description="Tokens the answer may have.")
-    timeout: Seconds = Field(default=60.0, description="Seconds for the answer.")
+    more: list[Asked] = Field(default_factory=list, description="Further questions, each {ask: ..., expect: ...}.")
+    max_tokens: Count = Field(default=100, description="Tokens an answer may have.")
+    timeout: Seconds = Field(default=60.0, description="Seconds for each answer.")
 
 
 class Bench(Part):
@@ -192,7 +204,7 @@ class Profile(Part):
     )
     ready: Ready = Field(default=Ready(), description="How long to wait for what.")
     log: Log = Field(default=Log(), description="How large its log may grow.")
-    smoke: Smoke = Field(default=Smoke(), description="The question that shows that it answers.")
+    smoke: Smoke = Field(default=Smoke(), description="The questions that show that it answers.")
     bench: Bench = Field(default=Bench(), description="What it is measured with.")
     gates: Annotated[dict[Measure, GateText], BeforeValidator(without_nothing)] = Field(
         default_factory=dict,

@@ -57,11 +57,11 @@ def head(verb: Verb) -> Step:
     return Step(verb, "head")
 
 
-PROVE = (each(wait), head(health), head(smoke), head(bench), head(gate), each(ready))
+PROVE = (each(wait), each(health), head(smoke), head(bench), head(gate), each(ready))
 REPLACE = (each(preflight), each(push), each(prepare), each(stop), each(free), each(launch), *PROVE)
 VERIFY = PROVE
 ROLLBACK = (each(preflight), each(recall), each(stop), each(free), each(launch), *PROVE)
-SMOKE = (head(health), head(smoke))
+SMOKE = (each(health), head(smoke))
 CHECK = (each(preflight),)
 STOP = (each(stop),)
 DOWN = (each(stop), each(free), each(stopped))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import secrets as entropy
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,9 +15,10 @@ from typing import Any, Literal, TextIO
 
 from deploy.errors import ConfigError, DeployError
 from deploy.events import Event
-from deploy.host import hide
+from deploy.mask import masked
 
 EVENTS = "events.jsonl"
+FILE = re.compile(r"\w[\w.-]{0,63}")
 
 
 def new_id(now: float | None = None, random: Callable[[int], str] = entropy.token_hex) -> str:
@@ -35,26 +37,6 @@ def runs_folder(project: Path | None, environ: Mapping[str, str]) -> Path:
     if not state.is_absolute():  # the base directory specification: relative paths are to be ignored
         state = Path(environ.get("HOME") or Path.home()) / ".local" / "state"
     return state / "deploy" / "runs"
-
-
-def masked(event: Event, secrets: Sequence[str]) -> Event:
-    """The event with `***` for each secret, however it was quoted on its way here."""
-    forms = hide.forms(secrets)
-    if not forms:
-        return event
-    return replace(event, text=_hidden(event.text, forms), facts=_hidden(dict(event.facts), forms))
-
-
-def _hidden(value: Any, forms: list[str]) -> Any:
-    if isinstance(value, Mapping):
-        return {_hidden(str(key), forms): _hidden(item, forms) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_hidden(item, forms) for item in value]
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int | float):
-        return hide.HIDDEN if str(value) in forms else value
-    return hide.hide(str(value), forms)
 
 
 class Recorder:
@@ -90,6 +72,29 @@ class Recorder:
         except OSError as error:
             self.trouble = f"the record in {self.folder} is incomplete: {error}"
 
+    def filed(self, event: Event) -> Event:
+        """An `evidence` event with its files written below hosts/HOST/, and in it their names and the folder alone."""
+        files = event.facts.get("files")
+        if event.kind != "evidence" or not isinstance(files, Mapping):
+            return event
+        kept = {name: str(text) for name, text in files.items() if FILE.fullmatch(str(name))}
+        folder = self._evidence_of(event.host)
+        try:
+            for part in (folder.parent.parent, folder.parent, folder):  # `parents` would make those readable for all
+                part.mkdir(mode=0o700, exist_ok=True)
+            for name, text in kept.items():
+                with _private(folder / name, "w") as file:
+                    file.write(text)
+        except OSError as error:
+            self.trouble = self.trouble or f"the evidence in {folder} is incomplete: {error}"
+        return replace(event, facts={**event.facts, "files": sorted(kept), "folder": str(folder)})
+
+    def _evidence_of(self, host: str) -> Path:
+        """A folder that is not there yet: a run that goes back may fail a second time."""
+        above = self.folder / "hosts" / re.sub(r"^\.|[^\w.-]", "_", host or "_")
+        names = ("evidence", *(f"evidence-{number}" for number in range(2, 100)))
+        return next((above / name for name in names if not (above / name).exists()), above / "evidence")
+
     def close(self) -> None:
         """Let go of the file; may be called twice."""
         try:
@@ -108,7 +113,8 @@ def _private(path: Path, mode: Literal["a", "w"]) -> TextIO:
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags, 0o600)
 
-    return open(path, mode, encoding="utf-8", opener=opener)  # Path.open knows no opener
+    # Path.open knows no opener. A host's file names need not be text, and come as surrogates.
+    return open(path, mode, encoding="utf-8", errors="backslashreplace", opener=opener)
 
 
 def _json(document: Any, indent: int | None = None) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deploy import host, transport
+from deploy.engines._log import Signature
 from deploy.errors import Interrupted, Locked, RemoteFailed
 from deploy.events import Event, Kind
 from deploy.inventory import Host
@@ -31,8 +32,8 @@ Emit = Callable[[Event], None]
 class Remote:
     """One host, reached; events said here carry its name and the step that runs.
 
-    `abort` and `head_ready` are shared by the hosts of a replica: one stops all of them, the other tells ranks above 0
-    that the head answers.
+    `abort`, `head_ready` and `signs` are shared by the hosts of a replica: one stops all of them, one tells ranks above
+    0 that the head answers, and one has when each host showed its last sign of life (monotonic).
     """
 
     def __init__(self, where: Host, reached: Transport, emit: Emit, abort: threading.Event) -> None:
@@ -41,8 +42,10 @@ class Remote:
         self.transport = reached
         self.abort = abort
         self.head_ready = threading.Event()
+        self.signs: dict[str, float] = {}
         self.step = ""
         self.lease: Lease | None = None
+        self.known: tuple[Signature, ...] = ()  # the user's failures.yaml, for explaining a death here
         self._place: Place | None = None
         self._emit = emit
 

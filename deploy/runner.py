@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 import traceback
@@ -10,14 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from deploy import death, hooks, rollback
-from deploy.errors import DeployError, Interrupted, LaunchFailed, Locked, Unreachable
+from deploy import death, evidence, hooks, rollback, scrub
+from deploy.errors import DeployError, Interrupted, LaunchFailed, Locked, NotReady, SmokeFailed, Unreachable
 from deploy.plan import Node, Replica
-from deploy.recipe import PROVE, ROLLBACK, Recipe, Step
+from deploy.recipe import PROVE, ROLLBACK, VERIFY, Recipe, Step
 from deploy.remote import Remote
 from deploy.steps.stop import stop
 
 CLEAR = (Unreachable, Locked, LaunchFailed, Interrupted)  # say why themselves
+TELLING = (LaunchFailed, NotReady, SmokeFailed)  # of a server that its hosts can be looked at for
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ def _walk(course: Course) -> list[Failure]:
     for number, step in enumerate(course.recipe):
         failures = _interruption(course, step) or _step(course, step)
         if failures:
+            _look(course, step, failures)
             _skip(course, course.recipe[number + 1 :])
             _afterwards(course, failures)
             return failures
@@ -72,16 +75,26 @@ def _interruption(course: Course, step: Step) -> list[Failure]:
 
 def _where(course: Course, step: str, at: str) -> str:
     """Where it was stopped (`at`: before a step, or in the middle of it), and what is true now."""
-    name = course.replica.head.deployment
-    if "launch" in course.done:
-        ways = f"`deploy logs -f profile={name}` follows it, `deploy smoke profile={name}` asks it"
-        return f"detached {at} {step}: the server goes on; {ways}"
+    if "launch" in course.done or course.recipe is VERIFY:
+        return f"detached {at} {step}: the server goes on; {_ways_back(course)}"
     now = "no server was touched"
     if "stop" in course.done:
         now = "the old server is stopped, nothing was launched"
     elif (at, step) == ("in", "stop"):
         now = "the old server was told to end"
     return f"stopped {at} {step}; done: {', '.join(course.done) or 'nothing'}; {now}. Run the command again"
+
+
+def _ways_back(course: Course) -> str:
+    """How to come back to a server that was left alone: an `up` with its words adopts it; one without would undo what
+    they changed, and what a rollback brought back.
+    """
+    head = course.replica.head
+    asked, name = course.remote(head).place.asked, f"profile={head.deployment}"
+    words = shlex.join([name, *scrub.words(word for word in asked.words if not word.startswith("profile="))])
+    adopt = "smoke" if course.recipe is ROLLBACK else "up"
+    back = f"`deploy {adopt} {name if adopt == 'smoke' else words}` takes it up again"
+    return f"{back}, `deploy logs -f {name}` follows it, `deploy down {name}` ends it"
 
 
 def _step(course: Course, step: Step) -> list[Failure]:
@@ -104,6 +117,20 @@ def _deaths(course: Course, step: Step, failures: list[Failure]) -> list[Failure
             if dead := death.look(node, course.remote(node)):
                 found.append(Failure(node.host.name, step.name, dead))
     return found
+
+
+def _look(course: Course, step: Step, failures: list[Failure]) -> None:
+    """Evidence of all hosts of the replica, side by side, before anything is stopped: in a group, the one that failed
+    first need not be the one that is to blame. A host that is lost, or that somebody else may act on, is left alone.
+    """
+    if step not in PROVE or not any(isinstance(failure.error, TELLING) for failure in failures):
+        return
+    lost = {failure.host for failure in failures if isinstance(failure.error, Unreachable | Locked)}
+    nodes = [node for node in course.replica.nodes if node.host.name not in lost]
+    for node in nodes:
+        course.remote(node).step = step.name
+    with ThreadPoolExecutor(len(nodes), thread_name_prefix="evidence") as pool:
+        list(pool.map(lambda node: evidence.collect(node, course.remote(node)), nodes))
 
 
 def _on_host(course: Course, step: Step, node: Node) -> Failure | None:

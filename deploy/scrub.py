@@ -25,6 +25,29 @@ NO_SECRET = re.compile(
 HIDDEN = "***"
 LONGEST = 200  # characters of a name: its end says what it is
 
+# What a server writes into its log: `api_key='x'` of a repr, `--api-key x` of a command line, `"hf_token": "x"`.
+# What was cut before its closing quote or bracket goes to the end of its line.
+_LOGGED = re.compile(
+    r"""(?P<word>(?:key|token|secret|pass(?:w(?:or)?d|phrase)|pwd|credential|authorization)s?)"""
+    r"""(?:["']?\s*[=:]\s*|(?P<space>\s+))""",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"(?<![\w.-])(--)?([\w.-]+)\Z")
+_VALUE = re.compile(
+    r"""b?"(?:[^"\\\n]|\\.)*"|b?'(?:[^'\\\n]|\\.)*'|\[[^]\n]*\]|b?["'[][^\n]*|[^\s,;)}\]"']+""", re.IGNORECASE
+)
+_PLAIN = re.compile(
+    r"""b?(?P<quote>["']?)(?:None|null|True|False|\*+|<.*>|-.*|)(?P=quote)|[\d.]+|\[\s*\]""", re.IGNORECASE | re.DOTALL
+)
+_LOGGED_LOGIN = re.compile(r"""(?<=://)(?:[^\s'"/@:]{0,300}:[^\s'"@]{0,300}|[^\s'"/@:]{1,300})(?=@)""")
+_PROSE = frozenset("key keys token tokens".split())  # "unexpected key: model.fc.weight" is no secret
+# Tokens that are known by their form: Hugging Face, OpenAI and its likes, NVIDIA, GitHub, AWS.
+_FORMED = re.compile(r"\b(?:hf_|sk-|nvapi-|gh[pousr]_|github_pat_)[A-Za-z0-9_-]{16,}|\bAKIA[A-Z0-9]{16}\b", re.ASCII)
+_MAY_HOLD = re.compile(
+    r"key|token|secret|pass|pwd|credential|authorization|bearer|hf_|sk-|nvapi-|gh[pousr]_|github_|AKIA|://",
+    re.IGNORECASE,
+)
+
 _SAID = re.compile(r"""[+~\s"']*(?P<name>[\w.-]+)["'\s]*=""")
 _FLAG = re.compile(r"--?[A-Za-z][\w-]*")
 _NAMED = re.compile(
@@ -48,6 +71,34 @@ def words(said: Iterable[str]) -> list[str]:
         told.append(HIDDEN if _FLAG.fullmatch(before) and is_secret(before) else _word(word))
         before = word
     return told
+
+
+def text(said: str) -> str:
+    """What a server said, without the values of what is a secret by its name or its form; numbers and None stay."""
+    if not _MAY_HOLD.search(said):
+        return said
+    for hidden in (_FORMED, _BEARER):
+        said = hidden.sub(HIDDEN, said)
+    told, at, place = [], 0, 0
+    while found := _LOGGED.search(said, place):
+        place = found.end()
+        if (flag := _flagged(found)) is not None and (value := _VALUE.match(said, place)):
+            begin, place = value.span()
+            if flag or not _PLAIN.fullmatch(value[0]):
+                mark = next((mark for mark in ("'", '"') if value[0].endswith(mark)), "")
+                told += [said[at:begin], mark, HIDDEN, mark]
+                at = place
+    return _LOGGED_LOGIN.sub(HIDDEN, "".join([*told, said[at:]]))
+
+
+def _flagged(found: re.Match[str]) -> bool | None:
+    """Whether the name that ends here is a flag's; None where it is no secret's."""
+    begin, end = found.start("word"), found.end("word")
+    name = _NAME.search(found.string[max(0, begin - LONGEST) : end])
+    if name is None or not is_secret(name[2]):
+        return None
+    flag = bool(name[1])
+    return flag if flag or not (found["space"] or name[2].lower() in _PROSE) else None
 
 
 def is_secret(name: str) -> bool:

@@ -8,7 +8,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Self
@@ -18,7 +18,8 @@ from deploy.errors import DeployError, Interrupted, RemoteFailed
 from deploy.events import Event
 from deploy.host import hide
 from deploy.inventory import Host
-from deploy.record import Recorder, masked
+from deploy.mask import masked
+from deploy.record import Recorder
 from deploy.remote import Remote, reach
 from deploy.render import View
 from deploy.runner import Course, Failure, run
@@ -131,6 +132,8 @@ class Session:
     def _interrupt(self, courses: list[Course]) -> None:
         """The first Ctrl-C stops at the next safe place; the second one leaves at once."""
         if self.interrupted.is_set():
+            with suppress(OSError):  # a closed terminal
+                os.write(2, b"\nleft at once; what was begun on the hosts is not undone: deploy status\n")
             os._exit(Interrupted.exit_code)
         self.interrupted.set()
         for course in courses:
@@ -167,7 +170,7 @@ class Readers:
 
     def on(self, event: Event) -> None:
         """Hand an event to both."""
-        event = masked(event, self.hidden)
+        event = self.recorder.filed(masked(event, self.hidden))
         if not event.facts.get("log"):  # a server's log is in the record; here it would only fill the memory
             self.told.append(event)
         self.recorder.on(event)

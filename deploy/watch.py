@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections import deque
-from typing import Any, Literal
+from typing import Any
 
 from deploy import host
-from deploy.engines._log import Explanation
+from deploy.engines._log import Seen
 from deploy.errors import DeployError, Unreachable
 from deploy.loading import Loading
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.state import Run
 
-FATAL = 5.0  # seconds of silence after which the last words of a living server are looked at
+GRACE = 2.0  # seconds for a server to end by itself after a fatal line, and to say the rest
+SHORT = 5.0  # seconds of silence that are not worth a word
 SILENT = 60.0  # seconds; the program on the host says every second that it lives
 KEPT = 256 << 10  # characters of the log, for the explanation of a death
 EARLIER = 1 << 20  # bytes of a log that is there already: a server that is adopted may have written for weeks
@@ -40,33 +42,48 @@ class Tail:
 
 
 class Watch:
-    """Hears a run; `over` is set when waiting for it makes no sense any more.
+    """Hears a run; `turn` is set when its readiness can be asked for, or waiting for it makes no sense any more.
 
     over       dead, silent for too long, beyond help, the host lost, or the run is being stopped
     ready      its log said so, or its engine has no such line
     gone, exit the launcher has ended, and the code that it wrote (None: it was killed)
-    fatal      a failure after which it lives on without ever serving
+    lost       an engine's process that is gone: its title, pid, and how it ended
+    fatal      it said what it never recovers from, and lives on: SGLang whose port is taken never ends (0.5.23)
+    stalled    no host of its replica showed a sign of life for `ready.stall`
+    silence    seconds since its own last sign of life, as the host told it last; `sign` is which one that was
+    compilers  the command lines of its compilers that are at work
+    stopped    those of its processes that a signal or a debugger has stopped
     error      the host could not be heard
     """
 
     def __init__(self, node: Node, remote: Remote, run: Run) -> None:
-        self.over = threading.Event()
+        self.over, self.turn = threading.Event(), threading.Event()
         self.ready = node.engine.READY is None
-        self.gone, self.exit = False, None
-        self.fatal: Explanation | Literal[False] | None = None  # None: not looked yet since the log grew
+        self.gone, self.lost = False, ""
+        self.exit: int | None = None
+        self.fatal, self.stalled = False, False
         self.error: DeployError | None = None
+        self.silence, self.sign = 0.0, ""
+        self.compilers: tuple[str, ...] = ()
+        self.stopped: tuple[str, ...] = ()
+        self.oom: tuple[str, ...] = ()
+        self.unread = ""
         self.log = Tail(KEPT)
-        self._loading = Loading(node, remote)
+        if self.ready:
+            self.turn.set()
+        self.loading = Loading(node, remote)
         self._node, self._remote = node, remote
-        self._grown, self._closed = time.monotonic(), False
+        self._doomed, self._closed, self._ended, self._compiles = math.inf, False, False, False
         words = (host.source("watch"), run.folder, run.pid or "0", run.ticks or "0", str(-EARLIER))
         self._process = remote.spawn(*remote.interpreter, *words, deadline=node.profile.ready.deadline + SILENT)
         threading.Thread(target=self._follow, name=f"watch {remote.host.name}", daemon=True).start()
 
     @property
-    def silence(self) -> float:
-        """Seconds since the log grew."""
-        return time.monotonic() - self._grown
+    def seen(self) -> Seen:
+        """What was seen of it beside its log."""
+        silent = self.silence if self.stalled and not self.gone else None
+        lost = (self.lost,) if self.lost and not self.gone else ()
+        return Seen(self.exit, silent, self.compilers, lost=lost, oom=self.oom, unread=self.unread)
 
     def close(self) -> None:
         """Stop hearing; the program on the host ends with its channel."""
@@ -76,7 +93,7 @@ class Watch:
     def _follow(self) -> None:
         rest = b""
         try:
-            while not self.gone and not self._closed:
+            while not self._ended and not self._closed:
                 rest += self._read()
                 *lines, rest = rest.split(b"\n")
                 for line in lines:
@@ -85,7 +102,11 @@ class Watch:
             self.error = error
         finally:
             if not self._closed:
-                self.over.set()
+                self._stop()
+
+    def _stop(self) -> None:
+        self.over.set()
+        self.turn.set()
 
     def _read(self) -> bytes:
         try:
@@ -99,26 +120,73 @@ class Watch:
 
     def _hear(self, told: dict[str, Any]) -> None:
         if "gone" in told:
-            self.gone, self.exit = True, told["gone"]
+            self.gone, self.exit = told["gone"], told["exit"]
+            self.oom, self.unread = tuple(told["oom"]), told["unread"]
+            self._ended = True
+            self._stop()
+            if self.gone:
+                how = "was killed" if self.exit is None else f"ended with exit code {self.exit}"
+                self._remote.say(f"it {how}", gone=True)
         elif "log" in told:
             self._lines(told["log"])
-        elif not self.ready:
-            self._look_at_silence()
-        if self._remote.abort.is_set():
-            self.over.set()
+        elif "lost" in told:
+            self._lose(**told["lost"])
+        else:
+            self.silence, self.sign = told["silent"], told["sign"]
+            self.stopped = tuple(told["stopped"])
+            self._look(tuple(told["compilers"]))
+            self._compare()
+        late = self.stalled or time.monotonic() - self._doomed > GRACE
+        self.fatal = self.fatal or (self._doomed < math.inf and late and not self._ended)
+        if self.fatal or self.stalled or self._remote.abort.is_set():
+            self._stop()
+
+    def _look(self, compilers: tuple[str, ...]) -> None:
+        """Between two lines of the log. Compilers that work for longer than a second are told: slow is not hung."""
+        if compilers and self.compilers and not self._compiles:
+            self._compiles = True
+            self._remote.say(self._doing)
+        self.compilers = compilers
+        if not self.ready:
+            self.loading.still(self._doing)
+
+    @property
+    def _doing(self) -> str:
+        """What it is seen to do while its log says nothing."""
+        if self.compilers:
+            names = {command.split(" ")[0].rpartition("/")[2]: None for command in self.compilers}
+            return f"compiling kernels: {', '.join(names)} at work"
+        if self.silence >= SHORT:
+            return f"no sign of life for {self.silence:.0f} s (hung after {self._node.profile.ready.stall:g})"
+        return "" if self.sign == "the log" else self.sign
+
+    def _compare(self) -> None:
+        """A rank that waits for the others is as silent as one that hangs, so a replica's silence is that of all."""
+        now, signs = time.monotonic(), self._remote.signs
+        signs[self._remote.host.name] = now - self.silence
+        self.stalled = self.stalled or now - max(signs.values()) >= self._node.profile.ready.stall
 
     def _lines(self, lines: list[str]) -> None:
-        self._grown, self.fatal = time.monotonic(), None
-        ready = self._node.engine.READY
+        self._compiles = False
+        fatal, ready = self._node.engine.FATAL, self._node.engine.READY
         for line in lines:
             self.log.add(line)
-            self.ready = self.ready or bool(ready and ready.search(line))
-        self._loading.hear(lines)
+            if ready and ready.search(line):
+                self.ready = True
+                self.turn.set()
+            if fatal and fatal.search(line):
+                self._doomed = min(self._doomed, time.monotonic())
+        self.loading.hear(lines)
 
-    def _look_at_silence(self) -> None:
-        """Too long, or after last words that are known to be a death: SGLang whose port is taken never exits."""
-        if self.silence >= FATAL and self.fatal is None:
-            known = self._node.engine.explain(str(self.log))
-            self.fatal = known if known and known.signature in self._node.engine.LINGERS else False
-        if self.fatal or self.silence >= self._node.profile.ready.stall:
-            self.over.set()
+    def _lose(self, title: str, pid: int, status: int | None) -> None:
+        """Told at once; the end of waiting comes when the launcher has had its time to say more."""
+        self.lost = f"{title} (pid {pid}{_how(status)})"
+        self._remote.say(f"{self.lost} is gone", gone=True)
+
+
+def _how(status: int | None) -> str:
+    """A status of wait(2) in words; nothing where nobody knows it."""
+    if status is None:
+        return ""
+    number = status & 0x7F
+    return f", killed by signal {number}" if number else f", exit code {status >> 8}"

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy import drafts, environments, hooks, plan, project, registry, settings
+from deploy import drafts, environments, failures, hooks, plan, project, registry, settings
 from deploy.checkpoint import manifest
+from deploy.engines._log import Signature
 from deploy.errors import ConfigError
 from deploy.inventory import Host, Inventory
 from deploy.options import Options, environ
@@ -27,6 +28,7 @@ class Wish:
     hosts: tuple[Host, ...]
     words: tuple[str, ...]
     ckpt: str | None = None
+    known: tuple[Signature, ...] = ()  # of the user's failures.yaml
 
     @property
     def profile(self) -> Profile:
@@ -60,7 +62,8 @@ def load(
         found = settings.load(name, own, home(options), environ(), repeated=earlier)
     profile, said = found.profile(), (*earlier, *own)
     hosts = found.inventory.select(options.hosts) if options.hosts else found.hosts()
-    wish = Wish(found, hosts, tuple(_settled(word, profile) for word in said), _source(profile) if ckpt else kept)
+    source, known = _source(profile) if ckpt else kept, failures.load(home(options))
+    wish = Wish(found, hosts, tuple(_settled(word, profile) for word in said), source, known)
     _look_at_draft(wish)
     _look_at_hooks(profile)
     _look_at_waivers(wish)

@@ -52,12 +52,16 @@ class Fake:
     # starting
     load_seconds: float = 0.0  # spread evenly over the phases
     phase_seconds: dict[str, float] = dataclasses.field(default_factory=dict)  # {"graphs": 2}: its own time instead
-    silent_at: str = ""  # begins that phase, then says nothing for ever ("warmup": port open, never ready)
+    silent_at: str = ""  # begins that phase, then says nothing ("warmup": port open, never ready)
+    silent_seconds: float = 0.0  # so long; 0: for ever
+    meanwhile: str = ""  # and does that: spin (its CPU), read, grow (its memory), compile, repeat (the same line)
+    loses: str = ""  # in that phase the last of its `children` is killed, and it lives on
     die_at: str = ""  # dies in that phase; "serving" is after the ready line
     die_after: float = 0.0  # seconds into that phase
     die_exit: int = -1  # with this status; -1: of a signal, as SGLang, which kills its own tree
     die_signal: str = "KILL"
     die_error: str = ""  # last words, a key of ERRORS; "" those that fit the phase, "none" not a word
+    lingers: bool = False  # lives on after its last words
     log_bytes: int = 0  # so much noise in the log before the weights
     ranks: int = 0  # schedulers that log; 0: as many as --tp-size says
     # processes and GPUs
@@ -67,6 +71,7 @@ class Fake:
     orphans: int = 0  # survive it in a session of their own, with pid 1 as parent
     gpu_mib: int = 40000  # held on the GPU of each rank from the weights on, where FAKE_GPU_STATE is set
     lifetime: float = 600.0  # seconds after which nothing of it lives, whatever happened
+    stamps: str = ""  # a folder in which ready, dead and silent get the time (seconds since the epoch) when it was so
     breakpoints: str = ""  # a folder in which NAME.at holds "phase kv" or "GET /health": whoever comes there waits once
     # serving
     version: str = "0.5.23"  # "": sglang is not installed
@@ -197,6 +202,7 @@ class Server:
         self.generations = self.verified = self.tokens = 0
         self.ready_at = math.inf  # monotonic; math.inf: still starting
         self.born = time.monotonic()
+        self.kept = []  # pids of what it has started
         self.accept_length = fake.accept_length or (3.0 if options.speculative_draft_model_path else 0.0)
         self.model = fake.model or options.served_model_name or options.model_path
 
@@ -212,6 +218,7 @@ class Server:
             self._run(phase)
         self.log.say("The server is fired up and ready to roll!")
         self.ready_at = time.monotonic() + self.fake.unready_seconds
+        self._stamp("ready")
         if self.fake.die_at == "serving":
             time.sleep(self.fake.die_after)
             self._die("serving")
@@ -243,11 +250,33 @@ class Server:
         for say, text in lines[:cut]:
             time.sleep(pause)
             say(text)
+        if phase == self.fake.loses:
+            os.kill(self.kept[-1], signal.SIGKILL)
+            self._stamp("dead")
         if phase == self.fake.silent_at:
-            self._rest()
+            self._silent()
         if phase == self.fake.die_at:
             time.sleep(self.fake.die_after)
             self._die(phase)
+
+    def _silent(self):
+        """Silence, with or without signs of life."""
+        self._stamp("silent")
+        end = time.monotonic() + (self.fake.silent_seconds or math.inf)
+        held, compiler = [], self._spawn("nvcc", "--dies") if self.fake.meanwhile == "compile" else 0
+        with Path("/dev/zero").open("rb", buffering=0) as zeros:
+            while time.monotonic() < end:
+                if self.fake.meanwhile == "read":
+                    zeros.read(8 << 20)
+                if self.fake.meanwhile == "grow":
+                    held.append(bytearray(4 << 20))
+                if self.fake.meanwhile == "repeat":
+                    self.log.say("Still waiting for the other ranks", 0)
+                if self.fake.meanwhile != "spin":
+                    time.sleep(0.2)
+        if compiler:
+            os.kill(compiler, signal.SIGKILL)
+            os.waitpid(compiler, 0)
 
     def _args(self):
         shown = ", ".join(f"{name}={value!r}" for name, value in vars(self.options).items())
@@ -336,17 +365,19 @@ class Server:
         """Start what it starts, and take GPU memory."""
         if self.fake.ignore_term:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # ignored signals stay ignored in what is executed
-        kept = [self._spawn(rank, "--dies") for rank in range(self.fake.children)]
-        kept += [self._spawn(rank) for rank in range(self.fake.stragglers)]
-        kept += [self._spawn(rank, session=True) for rank in range(self.fake.orphans)]
+        title = "sglang::scheduler_TP{}".format
+        kept = [self._spawn(title(rank), "--dies") for rank in range(self.fake.children)]
+        kept += [self._spawn(title(rank)) for rank in range(self.fake.stragglers)]
+        kept += [self._spawn(title(rank), session=True) for rank in range(self.fake.orphans)]
+        self.kept = kept
         for rank, pid in enumerate(kept[: self.log.ranks] or [os.getpid()]):
             self._hold(pid, [rank] if kept else range(self.log.ranks))
 
-    def _spawn(self, rank, *dies, session=False):
-        """A process whose command line begins with a scheduler's title; its pid, once it bears that title."""
+    def _spawn(self, title, *dies, session=False):
+        """A process whose command line begins with its title; its pid, once it bears that title."""
         told, tell = os.pipe()
         os.set_inheritable(tell, True)
-        words = [f"sglang::scheduler_TP{rank}", __file__, "--child", str(self.fake.lifetime), str(tell), *dies]
+        words = [title, __file__, "--child", str(self.fake.lifetime), str(tell), *dies]
         pid = os.fork()
         if not pid:
             self._become(words, session)
@@ -390,6 +421,8 @@ class Server:
         words = self.fake.die_error or FITTING.get(phase, "illegal")
         if words != "none":
             self._last_words(*ERRORS[words])
+        if self.fake.lingers:
+            self._rest()
         self._leave(self.fake.die_exit)
 
     def _last_words(self, who, frames, text):
@@ -404,7 +437,12 @@ class Server:
         if who == "Scheduler":
             self.log.say("Received sigquit from a child process. It usually means the child failed.")
 
+    def _stamp(self, name):
+        if self.fake.stamps:
+            Path(self.fake.stamps, name).write_text(str(time.time()))
+
     def _leave(self, status):
+        self._stamp("dead")
         if status >= 0:
             os._exit(status)
         number = signal.Signals[f"SIG{self.fake.die_signal}"]
@@ -663,8 +701,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 def child(lifetime, tell, dies=""):
     """A scheduler: it bears a title, and waits. With `dies`, it goes with its parent (as SGLang's: PDEATHSIG)."""
+    libc, title = ctypes.CDLL(None), Path("/proc/self/cmdline").read_bytes().partition(b"\0")[0]
+    libc.prctl(15, title)  # PR_SET_NAME, as setproctitle does: its first 15 bytes
     if dies:
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+        libc.prctl(1, signal.SIGKILL)
     with os.fdopen(int(tell), "w") as answer:
         answer.write(f"{os.getpid()}\n")
     time.sleep(float(lifetime))
@@ -708,7 +748,7 @@ def parse(words):
     """The flags it knows; all others are ignored, as are `-m sglang.launch_server` and positional words."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--model-path", "--model", required=True)
-    parser.add_argument("--served-model-name")
+    parser.add_argument("--served-model-name", "--alias")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=30000)
     parser.add_argument("--speculative-draft-model-path", "--speculative-draft-model")

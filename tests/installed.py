@@ -56,3 +56,18 @@ def deployment(folder: Path, place: Place, profile: str, **fields: Any) -> Itera
 
 def accept_length(done: Done) -> float:
     return float(done.json["verdict"].get("accept_length", 0.0))
+
+
+def proven(project: Project, *, draft_told: bool) -> None:
+    """The last run's record proves who served: the launched process, with its checkpoints; whole and streamed, it
+    answered the same, and nothing else was found to be told. `draft_told`: by the server itself.
+    """
+    folder = project.status()["folder"]
+    (identity,) = project.told("identity")
+    (owner,) = identity["processes"]
+    assert any(word.startswith(folder) for word in owner["cmdline"]), "its draft, as it was launched with"
+    assert identity["loaded"]["model"].endswith(("target", "target.gguf"))
+    assert identity["loaded"]["draft"] == (f"{folder}/draft" if draft_told else None)
+    whole, streamed = project.told("exchange")
+    assert whole["answer"]["choices"][0]["message"]["content"].strip() == streamed["answer"]["content"].strip()
+    assert [finding for finding in project.told("check") if finding in ("health", "smoke")] == []

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 r"""The fake server with wild answers: the environment's ODD says, by path, what comes instead of the right ones.
 
-{"/v1/models": {"body": "<html>"}}    this text, with status 200; "times": so often
+ODD is a JSON object, or @ and a file that has one and is read at each request.
+
+{"/v1/models": {"body": "<html>"}}    this text, with its "status" or 200; "times": so often
 {"/v1/models": {"raw": "garbage"}}    these bytes, and no HTTP
 {"/v1/models": {"reset": true}}       the connection is reset
 {"/v1/models": {"seconds": 60}}       the right answer, but so late
+{"stream": {...}}                     what a streamed chat is answered with, as below
 {"meta": {"spec_verify_ct": true}}    these values in the counters of SGLang
 {"timings": {"predicted_n": 5}}       these counters of llama.cpp; its ready line is printed as well
 {"log": "\u001b[2J"}                  this line in its log, before it is ready
@@ -35,7 +38,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import fake_server  # type: ignore[import-not-found]
 
-ODD = json.loads(os.environ.get("ODD") or "{}")
+ASKED = os.environ.get("ODD") or "{}"
+ODD = {} if ASKED.startswith("@") else json.loads(ASKED)
 COUNTED = {"requests": 0, "tokens": 0, "steps": 0, "kept": 0}
 
 
@@ -65,13 +69,19 @@ class Handler(fake_server.Handler):
     """With odd answers."""
 
     def _refused(self, path):
+        if ASKED.startswith("@"):
+            ODD.clear()
+            ODD.update(json.loads(Path(ASKED[1:]).read_text()))
         odd = ODD.get(path, {})
         time.sleep(odd.get("seconds", 0))
         if path == "/metrics" and "vllm" in ODD:
             odd = {"body": metrics()}
         if "body" in odd:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self._answer(200, odd["body"] * odd.get("times", 1))
+            self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if path.endswith("/completions") and json.loads(self.body).get("stream"):
+                self._chat()
+            else:
+                self._answer(odd.get("status", 200), odd["body"] * odd.get("times", 1))
         elif "raw" in odd:
             self.wfile.write(odd["raw"].encode())
         elif "reset" in odd:
@@ -82,11 +92,13 @@ class Handler(fake_server.Handler):
         return True
 
     def _chat(self):
-        prompt = str(json.loads(self.body)["messages"][-1]["content"])
-        if not prompt.startswith("{"):
+        asked = json.loads(self.body)
+        prompt = str(asked["messages"][-1]["content"])
+        streamed = asked.get("stream") and ODD.get("stream")
+        if not streamed and not prompt.startswith("{"):
             super()._chat()
             return
-        told = json.loads(prompt)
+        told = streamed or json.loads(prompt)
         delta = {"content": self.body.decode()}
         itself = f"data: {json.dumps({'choices': [{'delta': delta, 'finish_reason': 'stop'}]})}\n\n"
         self.send_response(told.get("status", 200))
@@ -109,6 +121,10 @@ class Handler(fake_server.Handler):
         if "vllm" in ODD:
             threading.Timer(ODD["vllm"].get("late", 0), count, [answer["usage"]["completion_tokens"]]).start()
         return {**answer, **({"timings": ODD["timings"]} if "timings" in ODD else {})}
+
+    def _model_card(self):
+        root = {"root": self._path_of_model()} if "vllm" in ODD else {}
+        return {**super()._model_card(), **root}
 
     def _answer(self, code, content=""):
         if "meta" in ODD and isinstance(content, dict) and "output_ids" in content:

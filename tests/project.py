@@ -117,6 +117,10 @@ class Project:
         folder = self.folder / "runs" / run if run else runs[-1]
         return [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
 
+    def told(self, fact: str) -> list[Any]:
+        """The values of a fact in the events of the last run."""
+        return [event["facts"][fact] for event in self.events() if fact in event.get("facts", {})]
+
 
 def free_port() -> int:
     """A TCP port of loopback that nobody listens on just now."""

@@ -192,6 +192,7 @@ def _document(folder: Path) -> dict[str, Any]:
         "folder": str(folder),
         "verdict": dict(ended.facts.get("verdict") or {}) if ended else {},
         "steps": steps,
+        "phases": {event.host: event.facts["phases"] for event in record.read(folder) if "phases" in event.facts},
         "findings": [event.to_json() for event in state.findings],
         "failures": [event.to_json() for event in state.failures],
         "notes": list(state.notes),

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from deploy import registry
+from deploy.engines._explain import Dialect
 from deploy.engines._log import Explanation, Progress, Seen
+from deploy.engines._phases import Order
 from deploy.profile import Profile
 from deploy.words import RunPath, Word
 
@@ -73,6 +75,14 @@ class Totals(Counters):
     requests: int | None = None
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """The checkpoints that a server says it has loaded, as it was told their paths (None: it does not say)."""
+
+    model: str | None = None
+    draft: str | None = None
+
+
 class Engine(Protocol):
     """What the tool has to know about a server."""
 
@@ -80,10 +90,17 @@ class Engine(Protocol):
     """The Python distribution whose version is the engine's, if it is one."""
     READY: re.Pattern[str] | None
     """The log line after which its readiness can be asked for; None: ask from the start."""
-    LINGERS: frozenset[str]
-    """Failures (`Explanation.signature`) after which it never serves and never ends: waiting makes no sense then."""
+    WORDS: tuple[str, ...]
+    """One of these is in every line that has `marks`: what a program on a host looks for in a long log."""
+    FATAL: re.Pattern[str] | None
+    """A log line after which it never serves, whether or not its process ends."""
+    DIALECT: Dialect
+    """How its log is read for failures: by `explain`, and where a log is looked at without its server."""
     READY_PATH: str
     """Answers 200 when it is ready to generate."""
+    INFO: tuple[str, ...]
+    """Where it says which checkpoints it has `loaded`: the first of these paths that it knows; none: nowhere. Such an
+    answer is never kept whole, since SGLang's has its API key."""
     METRICS: str | None
     """Where `totals` stand; None: it has none that a short run could be checked against."""
     STEPS: str | None
@@ -113,14 +130,23 @@ class Engine(Protocol):
     def secret_file(self, flags: Mapping[str, str]) -> tuple[str, str]:
         """(name, content) of the 0600 file for secrets that the server takes only as flags; {flag: value}."""
 
+    def order(self, version: str | None) -> Order:
+        """The phases of a start in that version, in order; () where nobody knows them."""
+
+    def marks(self, line: str) -> list[Progress]:
+        """What a line of its log tells about how far it is; several ranks may have written into one line."""
+
     def progress(self, line: str) -> Progress | None:
-        """What a log line says about how far it is."""
+        """The last of its `marks`."""
 
     def explain(self, log: str, seen: Seen = ...) -> Explanation | None:
         """Why it died, or why it is silent, from its log and from what else was seen of it."""
 
     def chat(self, model: str, prompt: str, max_tokens: int) -> Question:
         """A chat request at temperature 0."""
+
+    def loaded(self, answer: Mapping[str, Any]) -> Loaded:
+        """The checkpoints named in an answer of `INFO`."""
 
     def measured(self, model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
         """Requests whose answers carry counters, the best first; an older server may know only a later one."""

@@ -41,11 +41,10 @@ def choice(answer: Mapping[str, Any]) -> dict[str, Any]:
     return first if isinstance(first, dict) else {}
 
 
-def text(answer: Mapping[str, Any]) -> str:
-    """What was said; with a reasoning parser the answer may stand in `reasoning_content`."""
-    message = part(choice(answer), "message")
-    parts = (_said(message.get("reasoning_content")), _said(message.get("content")))
-    return "\n".join(part for part in parts if part)
+def message(answer: Mapping[str, Any]) -> tuple[str, str]:
+    """A whole answer: (thought, said). With a reasoning parser the answer may stand in its thoughts alone."""
+    told = part(choice(answer), "message")
+    return _said(told.get("reasoning_content")) or _said(told.get("reasoning")), _said(told.get("content"))
 
 
 def _said(content: Any) -> str:

@@ -14,6 +14,11 @@ def count(value: Any) -> int | None:
     return value if 0 <= value <= LARGEST else None
 
 
+def word(value: Any) -> str | None:
+    """The value where it is a string with something in it."""
+    return value if isinstance(value, str) and value else None
+
+
 def part(document: Any, name: str) -> dict[str, Any]:
     """The object under that name, or an empty one where there is none."""
     found = document.get(name) if isinstance(document, dict) else None

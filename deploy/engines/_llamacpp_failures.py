@@ -1,4 +1,4 @@
-"""llama.cpp's known failures, as a table for `_log.table`; taken from logs of the builds of 2026, most of them made.
+"""llama.cpp's known failures, as a table for `_table.rows`; from logs of the builds of 2026, most of them made.
 
 NAME  regular expression of the line        NAME~: a consequence of a failure elsewhere; any cause beats it
     what it means
@@ -23,13 +23,13 @@ architecture  unknown model architecture: '\S+'
     -> upgrade llama.cpp
 no-layers  draft model is not eagle3 \(expected 3 extract layers, got \d+\)
     the draft is no EAGLE-3 draft; llama.cpp serves on without speculation
-    -> give an EAGLE-3 draft, or the algorithm STANDALONE for a small model as draft
+    -> give an EAGLE-3 draft, or speculative.algorithm=STANDALONE for a small model as draft
 port  couldn't bind HTTP server socket
     the port is taken
-    -> end what holds the port, or choose another `port`
+    -> end what holds the port, or another one: port=30001
 no-memory  (?:failed to allocate|unable to allocate) \S*\s?buffer|cudaMalloc failed: out of memory|bad_alloc
     there is not enough memory
-    -> a smaller ctx-size, fewer slots (parallel), or fewer layers on the GPU (n-gpu-layers)
+    -> args.ctx-size=8192, args.parallel=1 (slots), or fewer layers on the GPU: args.n-gpu-layers=20
 flag  llama_server: (?:there is no flag|.* takes |.* needs a value|there is no --spec-type)|error: invalid argument:
     llama.cpp does not take a flag of the profile
     -> correct it in `args`

@@ -1,19 +1,41 @@
-"""What an engine's log tells, as data: how far the server is, and why it died."""
+"""What an engine's log tells, as data: a line's mark of progress, and the terms in which a death is explained."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, cast
 
 Component = Literal["target", "draft", ""]
-Mark = tuple[str, Component, re.Pattern[str], str]  # phase, component, what a line shows, what is told of it
+Edge = Literal["begin", "end", ""]
+Kind = Literal["cause", "consequence", "silence", "compiling", "note"]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A line that tells how far a server is: what it shows, and what is told of it, with the pattern's groups.
+
+    `phase` "" moves nothing: it only tells what takes time. `component` "": the line does not say of which model it is.
+    `alone`: the first rank writes it for all those that are in step with it.
+    """
+
+    phase: str
+    alone: bool
+    component: Component
+    edge: Edge
+    line: re.Pattern[str]
+    text: str
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the server is, from one line of its log; `done` of `total` are shards, batch sizes or per cent."""
+    """How far a rank is, from one line of the log; `done` of `total` are shards or batch sizes.
+
+    `edge` tells whether the line begins or ends its phase, `at` is the log's own clock in seconds: only differences of
+    it mean something.
+    """
 
     phase: str
     component: Component = ""
@@ -21,12 +43,15 @@ class Progress:
     done: int | None = None
     total: int | None = None
     text: str = ""
+    edge: Edge = field(default="", compare=False)
+    at: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class Explanation:
     """Why the server died, or why it is silent: which known failure it is ("traceback" where it is none), the lines
-    that show it, the rank that was the first to tell, and the lines that only follow from it.
+    that show it, the rank that was the first to tell, and what only follows from it, in words. `kind` is that of the
+    row; `time` is the log's own, "" where it tells none.
     """
 
     signature: str
@@ -35,128 +60,94 @@ class Explanation:
     evidence: str
     rank: str = ""
     consequences: tuple[str, ...] = ()
+    kind: Kind = "cause"
+    time: str = ""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of a server beside its log; None and () where nobody looked.
+    """What is known of a server beside its log; None, () and "" where nobody looked.
 
     `exit` is the status that launch.sh wrote (128 + n after signal n), `silent` the seconds since its last sign of
-    life, `compilers` the command lines of its compiler children, `oom` the kernel's lines about those of its processes
-    that it killed. `known` are the rows of the user's failures.yaml, which come first.
+    life, `compilers` the command lines of its compiler children, `lost` the titles of those of its processes that are
+    gone while their launcher lives. `oom` are the kernel's lines about those of its processes that it killed, `unread`
+    is why nobody could look for them. `known` are the rows of the user's failures.yaml, which come first.
     """
 
     exit: int | None = None
     silent: float | None = None
     compilers: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     oom: tuple[str, ...] = ()
+    unread: str = ""
     known: tuple[Signature, ...] = ()
 
 
 @dataclass(frozen=True)
 class Signature:
-    """A known failure: the line that shows it, what it means, what to do."""
+    """A known line: what it means, what to do. `phase`: only while the server was in that phase.
+
+    cause         it died of this
+    consequence   of a failure elsewhere: any cause beats it
+    silence       the last that was heard before a silence without compilers; it stands in healthy logs too
+    compiling     the same, while compilers work
+    note          it goes on, and it is worth knowing; told after `count` such lines in a row: a match whose group
+                  `low` is empty breaks the row
+    """
 
     name: str
     line: re.Pattern[str]
     cause: str
     remedy: str
-    consequence: bool
-    phase: str
-
-
-@dataclass(frozen=True)
-class Traceback:
-    """A Python traceback in a log: its innermost frame, the exception's own line, and the whole of it."""
-
-    frame: str
-    last: str
-    text: str
+    kind: Kind = "cause"
+    phase: str = ""
+    count: int = 1
 
 
 UNSEEN = Seen()
 
-ROW = re.compile(
-    r"^(?P<name>[\w-]+)(?P<consequence>~?)(?:@(?P<phase>\S+))?  (?P<line>.+)\n    (.+)\n    -> (.+)$", re.MULTILINE
-)
-TRACEBACK = "Traceback (most recent call last):"
-
-
-def table(text: str) -> tuple[Signature, ...]:
-    """The rows of a table of failures, three lines each; ValueError for a text that is not all rows."""
-    if ROW.sub("", text).strip():
-        raise ValueError(f"not a row of the table: {ROW.sub('', text).strip()[:200]}")
-    return tuple(
-        Signature(row["name"], re.compile(row["line"]), row[5], row[6], bool(row["consequence"]), row["phase"] or "")
-        for row in ROW.finditer(text)
-    )
+ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")  # ECMA-48: CSI, OSC, others
+EPOCH = datetime(2000, 1, 1)  # noqa: DTZ001 - logs tell no zone, and only differences count
 
 
 def lines(log: str) -> list[str]:
-    """The lines of a log; a progress bar's states, parted by carriage returns, are lines too."""
-    return [line for line in re.split(r"[\r\n]+", log) if line.strip()]
+    """The lines of a log; a progress bar's states, parted by carriage returns, are lines too. Colours are left out."""
+    return [line for line in re.split(r"[\r\n]+", ANSI.sub("", log)) if line.strip()]
 
 
-def marked(marks: Sequence[Mark], text: str, rank: str = "") -> Progress | None:
-    """How far the server is by the first of an engine's marks that the text shows; None where it shows none."""
-    for phase, component, pattern, words in marks:
-        if found := pattern.search(text):
+def mark_rows(*rows: tuple[str, str, str, str, str]) -> tuple[Mark, ...]:
+    """A table of (phase, component, edge, pattern, text); a phase with * in front is told by one rank alone."""
+    return tuple(
+        Mark(phase.lstrip("*"), "*" in phase, cast("Component", component), cast("Edge", edge), re.compile(line), text)
+        for phase, component, edge, line, text in rows
+    )
+
+
+def marked(
+    table: Sequence[Mark], text: str, rank: str = "", at: float | None = None, apart: str = ""
+) -> Progress | None:
+    """What the first of an engine's marks that the text shows tells, at its last place there; None: it shows none.
+
+    Ranks that differ in `apart` (as "PP") are not in step.
+    """
+    for mark in table:
+        found = None
+        for found in mark.line.finditer(text):  # noqa: B007 - of several states of a bar in one line, the last
+            pass
+        if found:
             groups = {name: value or "" for name, value in found.groupdict().items()}
-            done, total = counts(groups) if "done" in groups else (None, None)  # `total` alone may be ranks
-            return Progress(phase, component, rank, done, total, words.format(**groups))
+            done, total = (int(groups[name]) if groups.get("done") else None for name in ("done", "total"))
+            told = mark.text.format(**groups)
+            if mark.alone:
+                rank = " ".join(part for part in rank.split() if apart and part.startswith(apart))
+            return Progress(mark.phase, mark.component, rank, done, total, told, mark.edge, at)
     return None
 
 
-def counts(groups: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """The groups `done` and `total` as numbers."""
-    done, total = groups.get("done"), groups.get("total")
-    return int(done) if done else None, int(total) if total else None
-
-
-def first_traceback(log_lines: Sequence[str]) -> Traceback | None:
-    """The first complete traceback of a log."""
-    start = next((at for at, line in enumerate(log_lines) if TRACEBACK in line), len(log_lines))
-    frame = ""
-    for at in range(start + 1, len(log_lines)):
-        line = log_lines[at]
-        if line.startswith("  File "):
-            frame = line.strip()
-        elif not line.startswith(" "):
-            return Traceback(frame, line.strip(), "\n".join(log_lines[start : at + 1]))
-    return None
-
-
-def first_cause(
-    log_lines: Sequence[str],
-    signatures: Sequence[Signature],
-    progress: Callable[[str], Progress | None],
-    traceback: Traceback | None,
-) -> Explanation | None:
-    """The earliest line with a known cause; else the first traceback; else the earliest known consequence."""
-    phase, consequence = "", None
-    for line in log_lines:
-        step = progress(line)
-        phase = step.phase if step else phase
-        row = next((row for row in signatures if row.phase in ("", phase) and row.line.search(line)), None)
-        if row is None:
-            continue
-        told = Explanation(row.name, row.cause, row.remedy, line.strip())
-        if not row.consequence:
-            return _with_frame(told, traceback)
-        consequence = consequence or told
-    if traceback and not (consequence and traceback.last in consequence.evidence):
-        told = Explanation("traceback", traceback.last, "read the log around its first traceback", traceback.last)
-        return _with_frame(told, traceback)
-    return consequence
-
-
-def _with_frame(told: Explanation, traceback: Traceback | None) -> Explanation:
-    """Where the line ends a traceback, show its innermost frame as well."""
-    if traceback and traceback.frame and traceback.last == told.evidence:
-        return replace(told, evidence=f"{traceback.frame}\n{traceback.last}")
-    return told
-
-
-def about(component: str, told: Explanation) -> Explanation:
-    """The same, said of one component."""
-    return replace(told, cause=f"{component}: {told.cause}")
+def clock(told: str) -> float | None:
+    """Seconds of what stands in front of a line, as 2026-11-29 20:31:30.250 or, of a leap year, 11-29 20:31:30."""
+    try:
+        time = datetime.fromisoformat(told if told[4:5] == "-" else f"2000-{told}")
+    except ValueError:  # made by no clock
+        return None
+    return (time - EPOCH).total_seconds()

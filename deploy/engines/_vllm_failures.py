@@ -1,4 +1,4 @@
-"""vLLM's known failures, as a table for `_log.table`; from logs of 0.32.0 that were made, and from its source.
+"""vLLM's known failures, as a table for `_table.rows`; from logs of 0.32.0 that were made, and from its source.
 
 NAME  regular expression of the line        NAME~: a consequence of a failure elsewhere; any cause beats it
     what it means
@@ -8,15 +8,18 @@ Lines that stand in healthy logs as well are not here: no row may match a server
 """
 
 FAILURES = r"""
+killed  [Ww]orker\S* (?:proc )?\S* ?died unexpectedly \(exit code: -9\)
+    a worker was killed; without a word of its own, mostly by the kernel for want of host memory
+    -> see `dmesg` for the OOM killer; the host's memory must hold what all workers load at once
 engine~  Engine core initialization failed|EngineCore (?:failed to start|encountered an issue|encountered a fatal error)
     the engine's process died; the API server follows it
-    -> exit code -9 with no traceback is the kernel's: see `dmesg` for the OOM killer
+    -> look at the log of its processes; killed without a word is the kernel's: see `dmesg`
 worker~  WorkerProc (?:initialization failed|failed to start)|WorkerProc \S* ?died unexpectedly|Worker failed with error
     a worker's process failed
     -> look at the log of the other ranks; exit code -9 is the kernel's OOM killer
 port  \[Errno 98\]|[Aa]ddress already in use|EADDRINUSE
     a port is taken
-    -> end what holds it, or choose another `port`
+    -> end what holds it, or another one: port=30001
 shape  Tried to load weights of size|Attempted to load weight \(|[Ss]ize mismatch .*(?:param|weight)
     a tensor has another shape than the model expects: checkpoint and model do not belong together
     -> compare hidden_size, draft_vocab_size and the number of auxiliary layers with the target's
@@ -37,7 +40,7 @@ no-folder  Repo id must be in the form
     -> see `model.path` and `draft.path`
 length  greater than the derived max_model_len
     max-model-len is longer than the model's own context
-    -> lower it, or set VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 where the model can do it
+    -> args.max-model-len=8192, or env.VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 where the model can do it
 speculative  validation errors? for SpeculativeConfig
     vLLM refuses how it is to speculate
     -> see `speculative`, and speculative-config.* in `args`
@@ -49,28 +52,22 @@ flag  error: (?:unrecognized arguments|ambiguous option|argument )
     -> compare `args` with `vllm serve --help=all` of this version; `nodes` above 1 needs one that knows --nnodes
 cache  No available memory for the cache blocks|larger than the available KV cache
     weights and draft leave too little room for the KV cache
-    -> see that the GPUs were empty; then a shorter max-model-len, more GPUs, or a higher gpu-memory-utilization
+    -> see that the GPUs were empty; then args.max-model-len=65536, parallel.tp=8, or args.gpu-memory-utilization=0.95
 cache  is less than requested memory for kv
     the KV cache that is asked for does not fit into the memory
-    -> a smaller kv-cache-memory-bytes (on a CPU: VLLM_CPU_KVCACHE_SPACE)
+    -> args.kv-cache-memory-bytes=8G (on a CPU: env.VLLM_CPU_KVCACHE_SPACE=4)
 others  Free memory on device \S* ?\(.*is less than desired GPU memory utilization
     something else holds memory of the GPU
-    -> see nvidia-smi for other processes; or lower gpu-memory-utilization
-memory  CUDA out of memory|torch\.OutOfMemoryError|not enough GPU memory
+    -> see nvidia-smi for other processes; or args.gpu-memory-utilization=0.8
+memory  CUDA out of memory|torch\.OutOfMemoryError|not enough GPU memory|CUBLAS_STATUS_ALLOC_FAILED
     the GPU is full
-    -> see nvidia-smi for other processes; lower gpu-memory-utilization or max-num-seqs, or use more GPUs
-memory  DefaultCPUAllocator: can't allocate memory|MemoryError
-    the host's memory is full
-    -> a smaller KV cache, or fewer workers
+    -> see nvidia-smi for other processes; args.gpu-memory-utilization=0.85, args.max-num-seqs=64, or parallel.tp=8
 eagle3  does not support EAGLE3
     this version cannot run EAGLE-3 with this target
     -> upgrade vLLM
 kernel  no kernel image is available
     the installed build has no code for this GPU
     -> install the wheels for this CUDA version and GPU
-nccl  NCCL error: |ncclSystemError|ncclRemoteError
-    the GPUs cannot talk to each other
-    -> set nccl.DEBUG=INFO and see which network it took: nccl.SOCKET_IFNAME, nccl.IB_HCA
 no-package  No package metadata was found for vllm
     this interpreter has no vLLM
     -> install vllm there, or set engine.python or engine.environment
@@ -79,5 +76,5 @@ no-module  No module named 'vllm'
     -> install vllm there, or set engine.python or engine.environment
 token-ids  IndexError: index \d+ is out of bounds for dimension
     a token id lies outside the vocabulary: the draft's d2t may hold token ids, not distances
-    -> subtract 0, 1, 2, ... from d2t
+    -> deploy ckpt fix DRAFT subtracts 0, 1, 2, ... from d2t
 """

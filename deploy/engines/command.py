@@ -7,16 +7,30 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from deploy.engines import Called, Command, Counters, Question, Request, Totals, _called, _chat, _flags
+from deploy.engines import (
+    Called,
+    Command,
+    Counters,
+    Loaded,
+    Question,
+    Request,
+    Totals,
+    _called,
+    _chat,
+    _explain,
+    _flags,
+)
 from deploy.engines._counts import count, part
-from deploy.engines._log import UNSEEN, Explanation, Progress, Seen, first_cause, first_traceback, lines
+from deploy.engines._log import UNSEEN, Explanation, Progress, Seen
+from deploy.engines._phases import Order
 from deploy.errors import ConfigError
 from deploy.words import Word, path
 
 DISTRIBUTION = None
 READY = None
-LINGERS: frozenset[str] = frozenset()
+FATAL: re.Pattern[str] | None = None
 READY_PATH = "/v1/models"
+INFO: tuple[str, ...] = ()
 METRICS = None
 STEPS = None
 STREAM: Mapping[str, Any] = MappingProxyType({})
@@ -25,6 +39,7 @@ PORT = None
 FIELDS = {"port": "port", "model": "model.path", "served-model-name": "model.name"}
 ALIASES = {"model-path": "model", "m": "model", "model-id": "model"}
 VALUES: Mapping[str, Mapping[str, str]] = {}
+WORDS: tuple[str, ...] = ()
 
 # Servers with an OpenAI API that have no engine of their own here: modules, and programs with their first word.
 MODULES = ("llama_cpp.server", "lightllm.server.api_server", "mlc_llm")
@@ -100,20 +115,37 @@ def secret_file(flags: Mapping[str, str]) -> tuple[str, str]:
     raise NotImplementedError(flags)
 
 
-def progress(line: str) -> Progress | None:  # noqa: ARG001
+def order(version: str | None) -> Order:  # noqa: ARG001
     """An unknown server's log has no known phases."""
+    return ()
+
+
+def marks(line: str) -> list[Progress]:  # noqa: ARG001
+    """The same."""
+    return []
+
+
+def progress(line: str) -> Progress | None:  # noqa: ARG001
+    """The same."""
     return None
 
 
+DIALECT = _explain.Dialect(rows=(), progress=progress, own=re.compile(r"(?!)"))
+
+
 def explain(log: str, seen: Seen = UNSEEN) -> Explanation | None:
-    """A Python traceback's last line, if there is one."""
-    told = lines(log)
-    return first_cause(told, seen.known, progress, first_traceback(told))
+    """What a Python traceback says, if there is one, or how the process ended."""
+    return _explain.explain(DIALECT, log, seen)
 
 
 def chat(model: str, prompt: str, max_tokens: int) -> Question:
     """A chat request at temperature 0."""
     return _chat.question(model, prompt, max_tokens)
+
+
+def loaded(answer: Mapping[str, Any]) -> Loaded:  # noqa: ARG001
+    """An unknown server does not say."""
+    return Loaded()
 
 
 def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:

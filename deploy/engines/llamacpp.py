@@ -8,17 +8,18 @@ from types import MappingProxyType
 from typing import Any
 
 from deploy import host
-from deploy.engines import Called, Command, Counters, Question, Request, Totals, _chat
-from deploy.engines._counts import count, part
+from deploy.engines import Called, Command, Counters, Loaded, Question, Request, Totals, _chat
+from deploy.engines._counts import count, part, word
 from deploy.engines._flags import spelled, words
-from deploy.engines._llamacpp_log import explain, progress
+from deploy.engines._llamacpp_explain import DIALECT, FATAL, explain
+from deploy.engines._llamacpp_log import WORDS, marks, order, progress
 from deploy.errors import ConfigError
 from deploy.words import RunPath, Word, path
 
 DISTRIBUTION = "xllamacpp"
 READY = re.compile(r"listening on http://")
-LINGERS: frozenset[str] = frozenset()
 READY_PATH = "/health"
+INFO = ("/props",)
 METRICS = "/metrics"
 STEPS = "draft-max"
 STREAM: Mapping[str, Any] = MappingProxyType({})  # the last chunk has `timings` in any case
@@ -81,7 +82,7 @@ FIELDS = {
 }
 VALUES = {"spec-type": {type_: algorithm for algorithm, type_ in SPECULATION.items()}}
 
-__all__ = ["explain", "progress"]
+__all__ = ["DIALECT", "FATAL", "WORDS", "explain", "marks", "order", "progress"]
 
 
 def command(request: Request) -> Command:
@@ -145,6 +146,11 @@ def secret_file(flags: Mapping[str, str]) -> tuple[str, str]:
 def chat(model: str, prompt: str, max_tokens: int) -> Question:
     """A chat request at temperature 0."""
     return _chat.question(model, prompt, max_tokens)
+
+
+def loaded(answer: Mapping[str, Any]) -> Loaded:
+    """`model_path`, as it was given; the draft is told nowhere."""
+    return Loaded(word(answer.get("model_path")))
 
 
 def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:

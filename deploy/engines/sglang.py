@@ -9,16 +9,17 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from deploy.engines import Called, Command, Counters, Question, Request, Totals, _called, _chat
-from deploy.engines._counts import count, part
+from deploy.engines import Called, Command, Counters, Loaded, Question, Request, Totals, _called, _chat
+from deploy.engines._counts import count, part, word
 from deploy.engines._flags import spelled, words
-from deploy.engines._sglang_log import explain, progress
+from deploy.engines._sglang_explain import DIALECT, FATAL, explain
+from deploy.engines._sglang_log import WORDS, marks, order, progress
 from deploy.words import RunPath, Word, path
 
 DISTRIBUTION = "sglang"
 READY = re.compile(r"The server is fired up and ready to roll!")
-LINGERS = frozenset({"S11"})
 READY_PATH = "/health_generate"  # generates a token, which /health may be told not to do
+INFO = ("/server_info", "/get_server_info")  # both in 0.5.8 to 0.5.23; the older name is deprecated since 0.5.12
 METRICS = None
 STEPS = "speculative-num-steps"
 STREAM: Mapping[str, Any] = MappingProxyType({"return_spec_tokens_details": True})  # `meta_info` is refused in a stream
@@ -61,7 +62,7 @@ FIELDS = {
 }
 VALUES: Mapping[str, Mapping[str, str]] = {}
 
-__all__ = ["explain", "progress"]
+__all__ = ["DIALECT", "FATAL", "WORDS", "explain", "marks", "order", "progress"]
 
 
 def command(request: Request) -> Command:
@@ -144,6 +145,13 @@ def secret_file(flags: Mapping[str, str]) -> tuple[str, str]:
 def chat(model: str, prompt: str, max_tokens: int) -> Question:
     """A chat request at temperature 0."""
     return _chat.question(model, prompt, max_tokens)
+
+
+def loaded(answer: Mapping[str, Any]) -> Loaded:
+    """From its resolved arguments (`build_server_info`, srt/utils/common.py). Without a draft of its own, an algorithm
+    that drafts by the target names the target here.
+    """
+    return Loaded(word(answer.get("model_path")), word(answer.get("speculative_draft_model_path")))
 
 
 def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:

@@ -8,17 +8,18 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from deploy.engines import Called, Command, Counters, Question, Request, Totals, _called, _chat
-from deploy.engines._counts import count, part
+from deploy.engines import Called, Command, Counters, Loaded, Question, Request, Totals, _called, _chat
+from deploy.engines._counts import count, part, word
 from deploy.engines._flags import spelled, words
-from deploy.engines._vllm_log import explain, progress
+from deploy.engines._vllm_explain import DIALECT, FATAL, explain
+from deploy.engines._vllm_log import WORDS, marks, order, progress
 from deploy.errors import ConfigError
 from deploy.words import Word, path
 
 DISTRIBUTION = "vllm"
 READY = re.compile(r"Application startup complete\.")
-LINGERS: frozenset[str] = frozenset()  # each failure seen ends it, the slowest after 30 s
 READY_PATH = "/health"
+INFO = ("/v1/models",)  # its /server_info is for developers alone (VLLM_SERVER_DEV_MODE), and tells its configuration
 METRICS = "/metrics"
 PORT = 8000
 STEPS = "speculative-config.num_speculative_tokens"
@@ -64,7 +65,7 @@ FIELDS = {
 }
 VALUES = {"speculative-config.method": {method: algorithm for algorithm, method in METHODS.items()}}
 
-__all__ = ["explain", "progress"]
+__all__ = ["DIALECT", "FATAL", "WORDS", "explain", "marks", "order", "progress"]
 
 
 def command(request: Request) -> Command:
@@ -159,6 +160,15 @@ def secret_file(flags: Mapping[str, str]) -> tuple[str, str]:
 def chat(model: str, prompt: str, max_tokens: int) -> Question:
     """A chat request at temperature 0."""
     return _chat.question(model, prompt, max_tokens)
+
+
+def loaded(answer: Mapping[str, Any]) -> Loaded:
+    """The `root` of the first entry, which is the model; adapters come after it (entrypoints/openai/models/serving.py).
+    The draft is told nowhere.
+    """
+    entries = answer.get("data")
+    first = entries[0] if isinstance(entries, list) and entries and isinstance(entries[0], dict) else {}
+    return Loaded(word(first.get("root")))
 
 
 def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:

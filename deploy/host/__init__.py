@@ -8,19 +8,23 @@ from importlib import resources
 
 PART = re.compile(r"^from deploy\.host\.(\w+) import (?:\([^)]*\)|.*)$", re.MULTILINE)
 FUTURE = "from __future__ import annotations\n"
+ALONE = re.compile(
+    r'^if __name__ == "__main__":\n(?:    .*\n?)+', re.MULTILINE
+)  # what a part does where it is a program
 
 
 def source(name: str) -> str:
     """The text of the host program `name`, to be run there as `python3 -I -c SOURCE args...`.
 
-    What it imports from other modules here comes along, each once, in the place of its first import.
+    What it imports from other modules here comes along, each once, in the place of its first import, and without what
+    that one does as a program of its own.
     """
     return _whole(name, set())
 
 
 def _whole(name: str, there: set[str]) -> str:
     def part(found: re.Match[str]) -> str:
-        return "" if found[1] in there else _whole(found[1], there).replace(FUTURE, "")
+        return "" if found[1] in there else ALONE.sub("", _whole(found[1], there).replace(FUTURE, ""))
 
     there.add(name)
     text = resources.files(__name__).joinpath(f"{name}.py").read_text(encoding="utf-8")

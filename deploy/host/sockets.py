@@ -59,7 +59,8 @@ def open_sockets(pid: str) -> set[int]:
     return found
 
 
-def look() -> list[dict[str, Any]]:
+def listening() -> list[dict[str, Any]]:
+    """Every listening socket; `pids` is None where nobody could be seen to have it open."""
     found: list[dict[str, Any]] = []
     for name in ("tcp", "tcp6"):
         try:
@@ -73,4 +74,4 @@ def look() -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(look()))
+    print(json.dumps(listening()))

@@ -1,8 +1,13 @@
-"""Follow a run's log and its launcher's life: watch.py FOLDER PID TICKS OFFSET.
+"""Follow a run's log, its launcher's life and its signs of life: watch.py FOLDER PID TICKS OFFSET.
 
-The log is read from OFFSET on, in bytes since the launch; below zero, from so many before its end.
-Prints JSON lines: {"log": [line, ...]} as it grows, {"alive": true} once a second, and at the end
-{"gone": exit code or null} after the last words of the log. Looks every 50 ms, asks no server.
+The log is read from OFFSET on, in bytes since the launch; below zero, from so many before its end. Prints JSON lines:
+{"log": [line, ...]}    as it grows
+{"alive": true, "silent": seconds since the last sign of life, "sign": which one that was, "compilers": [the command
+    lines of those at work], "stopped": [processes that a signal has stopped]}    once a second
+{"lost": {title, pid, status}}    as soon as a process that its engine had given a title is gone
+{"gone": whether the launcher is, "exit": its code or null, "oom": [the kernel's lines about processes of it that it has
+    killed], "unread": why these cannot be read}    at the end, after the last words of the log
+After a loss the launcher has GRACE to end, and to say more. Looks every 50 ms, asks no server.
 Runs on the host: Python >= 3.8, standard library only.
 """
 
@@ -12,14 +17,20 @@ import json
 import os
 import re
 import sys
+import threading
 import time
+from typing import Any
 
+from deploy.host.kernel import kills, oom_kills, ring
 from deploy.host.log import Log, gap
+from deploy.host.signs import Signs
 
 LINE = 4000
 CHUNK = 1 << 20
 LOOK = 0.05  # seconds
 REST = 1.0  # seconds
+GRACE = 2.0  # seconds; SGLang tells a scheduler's exit code, and ends, within a second
+KILL = 9
 
 
 def alive(pid: str, ticks: str) -> bool:
@@ -91,25 +102,47 @@ def start(log: Log, offset: int) -> int:
     return offset if offset >= 0 else max(oldest, end + offset)
 
 
+def kernel(since: str, signs: Signs, killed_before: int | None) -> dict[str, Any]:
+    """The kernel's kills among the run's processes; where it must not be read, its counter may tell a part."""
+    try:
+        return {"oom": kills(ring(), since, signs.pids, signs.names), "unread": ""}
+    except OSError as error:
+        counted = oom_kills()
+        more = counted - killed_before if counted is not None and killed_before is not None else None
+        told = [f"/proc/vmstat: oom_kill rose by {more} while it was watched"] if more else []
+        return {"oom": told, "unread": error.strerror if more is None or more else ""}
+
+
 def main(folder: str, pid: str, ticks: str, offset: str) -> None:
-    text = Log(folder)
-    log, told = Lines(text, start(text, int(offset))), 0.0
+    text, signs, killed = Log(folder), Signs(folder, pid), oom_kills()
+    log, told, lost, since = Lines(text, start(text, int(offset))), 0.0, None, 0.0
+    looking = threading.Thread(target=signs.keep_looking, daemon=True)
+    looking.start()
     while True:
         living = alive(pid, ticks)  # before the log: its last words come after we saw it die
         lines = log.lines()
         if lines:
+            signs.heard(lines)
             tell(log=lines)
+        if living and lost is None and (lost := signs.lost()):
+            since = time.monotonic()
+            tell(lost=lost)
         if lines is not None:
             continue
-        if not living:
+        if not living or (lost and time.monotonic() - since > GRACE):
             break
         if time.monotonic() - told >= 1:
             told = time.monotonic()
-            tell(alive=True)
+            if not looking.is_alive():
+                sys.exit("the thread that looks for signs of life has ended")
+            seen = {"sign": signs.what, "compilers": signs.compilers, "stopped": signs.stopped}
+            tell(alive=True, silent=round(told - signs.last, 1), **seen)
         time.sleep(LOOK)
     if last := shown([log.rest]):
         tell(log=last)
-    tell(gone=exit_code(folder))
+    code = None if living else exit_code(folder)
+    killed_off = code is None or code == 128 + KILL or (lost and lost["status"] in (None, KILL))
+    tell(gone=not living, exit=code, **(kernel(ticks, signs, killed) if killed_off else {"oom": [], "unread": ""}))
 
 
 try:

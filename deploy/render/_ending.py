@@ -22,7 +22,7 @@ _WIDEST: Final = 120  # columns of a box: longer lines are hard to read
 
 def ending(state: State) -> Group:
     """All that is to be told below the grid once a run is over."""
-    parts: list[RenderableType] = [*_findings(state), *_boxes(state)]
+    parts: list[RenderableType] = [*_findings(state), *_boxes(state), *_evidence(state)]
     parts += [Text(f"! {one_line(note)}", "yellow") for note in state.notes]
     parts += _verdict(state)
     return Group(*parts)
@@ -43,6 +43,11 @@ def _boxes(state: State) -> Iterator[RenderableType]:
     # Hosts that failed of the same cause share a box that names them all.
     for same in _together(state.failures, lambda one: (one.kind, one.step, one.text, str(one.facts))):
         yield _crash(same[0]) if same[0].kind == "crashed" else _box(same)
+
+
+def _evidence(state: State) -> Iterator[RenderableType]:
+    for same in _together(state.evidence, lambda one: one.text):
+        yield Text(_words.last_lines(_words.evidence(same))[0], "dim", overflow="fold")
 
 
 def _box(same: list[Event]) -> RenderableType:

@@ -113,7 +113,8 @@ class Grid:
             return Text(one_line(cell.text), style)
         if row.said is None:
             return Text(one_line(row.line), "dim")
-        words = [Text(_words.said(row.said)), Text(_words.progress(row.said.facts), "cyan")]
+        since = max(self.now - row.said.at, 0.0) if cell.mark == "running" else 0.0
+        words = [Text(_words.said(row.said)), Text(_words.progress(row.said.facts, since), "cyan")]
         if len(self.state.rows) > 1:  # beside other columns there is little room, and how far it is matters most
             words.reverse()
         words.append(_bar(row.said, bar))

@@ -133,6 +133,8 @@ def _text(event: Event) -> str:
         return "connected"
     if event.kind == "step_started":
         return "started"
+    if event.kind == "evidence":
+        return _words.evidence([event])
     if event.kind == "step_skipped":
         return f"skipped: {event.text}" if event.text else "skipped"
     return event.text or "done"

@@ -9,7 +9,9 @@ from deploy.events import Event
 from deploy.render._words import number
 
 # What a step may say of its progress; an event with other facts is meant for programs (what bench measured).
-PROGRESS: Final = frozenset({"phase", "component", "done", "total", "unit", "rate", "log"})
+PROGRESS: Final = frozenset(
+    {"phase", "component", "done", "total", "unit", "rate", "log", "behind", "elapsed", "left"}  # the last two: seconds
+)
 
 
 def is_for_people(event: Event) -> bool:

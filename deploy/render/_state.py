@@ -53,6 +53,7 @@ class State:
     decided: tuple[str, ...] = ()
     findings: tuple[Event, ...] = ()
     failures: tuple[Event, ...] = ()
+    evidence: tuple[Event, ...] = ()
     notes: tuple[str, ...] = ()
     ended: Event | None = None
 
@@ -155,6 +156,7 @@ _CHANGES: Final[Mapping[str, Callable[[State, Event], State]]] = MappingProxyTyp
         "finding": lambda state, event: replace(state, findings=(*state.findings, event)),
         "step_ended": _step_ended,
         "step_skipped": _step_skipped,
+        "evidence": lambda state, event: replace(state, evidence=(*state.evidence, event)),
         "failed": _failed,
         "noted": lambda state, event: replace(state, notes=(*state.notes, event.text)),
         "crashed": lambda state, event: replace(state, failures=(*state.failures, event)),

@@ -49,8 +49,10 @@ def share(facts: Mapping[str, Any]) -> float | None:
     return min(max(done / total, 0.0), 1.0) if done is not None and total else None
 
 
-def progress(facts: Mapping[str, Any]) -> str:
-    """How far it is: 33%  366.0 MB of 1.1 GB  406.0 MB/s  2s left; empty where nothing was."""
+def progress(facts: Mapping[str, Any], since: float = 0.0) -> str:
+    """How far it is, `since` seconds after it was told: 33%  366.0 MB of 1.1 GB  406.0 MB/s  2s left; of a server's
+    start 45%  for 1m02s  ~4m10s to ready. Empty where nothing was told.
+    """
     unit = str(facts.get("unit") or "")
     done, total, rate = (number(facts.get(key)) for key in ("done", "total", "rate"))
     part = share(facts)
@@ -59,9 +61,18 @@ def progress(facts: Mapping[str, Any]) -> str:
         words.append(_amount(done, total, unit))
     if rate is not None and unit:
         words.append(f"{size(rate)}/s" if _is_bytes(unit) else f"{rate:.1f}/s")
-    if rate and done is not None and total and done < total:
-        words.append(f"{seconds(round((total - done) / rate)).replace('.0s', 's')} left")
+    elapsed, left = number(facts.get("elapsed")), number(facts.get("left"))
+    if left is None and rate and done is not None and total and done < total:
+        words.append(f"{_whole((total - done) / rate)} left")
+    if elapsed is not None and elapsed + since >= 1:
+        words.append(f"for {_whole(elapsed + since)}")
+    if left is not None and left - since >= 1:  # what takes longer than it ever did is told by how long it takes
+        words.append(f"~{_whole(left - since)} to ready")
     return "  ".join(words)
+
+
+def _whole(value: float) -> str:
+    return seconds(round(value)).replace(".0s", "s")
 
 
 def headline(facts: Mapping[str, Any], hosts: int = 4) -> str:
@@ -97,11 +108,27 @@ def finding(event: Event) -> str:
     return one_line(f"{facts.get('verdict', '')} {facts.get('check', '')}: {what}{waived}")
 
 
+def evidence(same: list[Event]) -> str:
+    """Where the evidence of some hosts lies: of one its folder, of several the folder above theirs."""
+    hosts = ", ".join(dict.fromkeys(event.host for event in same if event.host))
+    folders = [str(event.facts.get("folder") or "") for event in same]
+    where = folders[0] if len(same) == 1 else folders[0].partition(f"/{one_line(same[0].host)}/")[0]
+    return f"evidence of {hosts}: {same[0].text}{f', in {where}' if where else ''}"
+
+
 def said(event: Event) -> str:
     """What a step says of itself: its phase and its words."""
     phase = one_line(" ".join(str(event.facts.get(key) or "") for key in ("component", "phase")))
-    words = one_line(event.text)
+    words = " ".join(filter(None, (one_line(event.text), _behind(event.facts.get("behind")))))
     return words if words.startswith(phase) else f"{phase}: {words}" if words else phase
+
+
+def _behind(ranks: Any) -> str:
+    """Which ranks the others wait for, at most three of them named."""
+    if not isinstance(ranks, list) or not ranks:
+        return ""
+    named = ", ".join(one_line(str(rank), 40) for rank in ranks[:3])
+    return f"(behind: {named})" if len(ranks) <= 3 else f"(behind: {named} and {len(ranks) - 3} more)"
 
 
 def doing(event: Event) -> str:

@@ -3,27 +3,140 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from deploy import asking
-from deploy.engines import _chat
-from deploy.errors import SmokeFailed
+from deploy import answer, asking
+from deploy.engines import Question, _chat
+from deploy.errors import DeployError, SmokeFailed
+from deploy.findings import Finding
 from deploy.plan import Node
+from deploy.profile import Asked
 from deploy.remote import Remote
+
+LOST = "\ufffd"  # what a decoder writes in the place of bytes that are no text
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came: thoughts of a reasoning model, what it said, why it ended, and the whole for the record."""
+
+    thought: str
+    said: str
+    finish_reason: str
+    whole: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        """All of it: with a reasoning parser the answer may stand in the thoughts."""
+        return "\n".join(part for part in (self.thought, self.said) if part)
 
 
 def smoke(node: Node, remote: Remote) -> str:
-    """Ask the profile's question and look at the answer"""
+    """Ask the profile's questions, the first one also as a stream, and look at the answers"""
     wish, started = node.profile.smoke, time.monotonic()
-    question = node.engine.chat(node.served_name, wish.ask, wish.max_tokens)
-    answer = asking.ask(question, node, remote, timeout=wish.timeout)
-    said = _chat.text(answer)
-    if not re.search(wish.expect, said):
-        raise SmokeFailed(
-            f"{remote.host.name}: the answer to {wish.ask!r} does not match {wish.expect!r}",
-            evidence=said[:1500] or f"nothing is said in {json.dumps(answer)[:1500]}",
-            remedy="it serves, but is it the right model? The pattern is smoke.expect in the profile",
-        )
-    return f"{_short(said)!r} in {time.monotonic() - started:.1f} s"
+    first = Asked(ask=wish.ask, expect=wish.expect)
+    reply = _ask(first, node, remote)
+    outcome = f"{_short(reply.text)!r} in {time.monotonic() - started:.1f} s"
+    streamed = _stream(first, node, remote)
+    others = [_ask(asked, node, remote) for asked in wish.more]
+    for finding in _findings([reply, streamed, *others], wish.ask):
+        remote.emit("finding", finding.what, **asdict(finding), waived=False)
+    return f"{outcome}, and {len(others)} more answer{'s' * (len(others) > 1)}" if others else outcome
+
+
+def _ask(asked: Asked, node: Node, remote: Remote) -> Reply:
+    """Ask once and judge the answer."""
+    wish = node.profile.smoke
+    question = node.engine.chat(node.served_name, asked.ask, wish.max_tokens)
+
+    def whole() -> Reply:
+        told = asking.ask(question, node, remote, timeout=wish.timeout)
+        return Reply(*_chat.message(told), _chat.finished(told), told)
+
+    reply = _recorded(question, whole, remote)
+    _judge(asked, reply, node, remote)
+    return reply
+
+
+def _stream(asked: Asked, node: Node, remote: Remote) -> Reply:
+    """The same as a stream. What it says may differ, as where a batch has another shape; but it must say something."""
+    wish = node.profile.smoke
+    question = answer.question(node, asked.ask, system="", max_tokens=wish.max_tokens, temperature=0)
+
+    def whole() -> Reply:
+        told = answer.Answer()
+        for chunk in asking.stream(question, node, remote, silence=wish.timeout, whole=wish.timeout):
+            told.add(chunk)
+        told.end()
+        parts = {"reasoning": told.thought, "content": told.said, "finish_reason": told.finish_reason}
+        return Reply(told.thought, told.said, told.finish_reason, {**parts, **told.measured(node)})
+
+    reply = _recorded(question, whole, remote)
+    if not reply.text.strip():
+        raise _silent(asked, reply, remote, "streamed ")
+    return reply
+
+
+def _recorded(question: Question, whole: Callable[[], Reply], remote: Remote) -> Reply:
+    """The reply, with request and answer in the record: what was really asked, and what was really said."""
+    remote.pause(0)
+    started = time.monotonic()
+    exchange: dict[str, Any] = {"path": question.path, "request": dict(question.body)}
+    try:
+        reply = whole()
+    except DeployError as error:
+        exchange |= {"error": error.what, "evidence": error.evidence}
+        raise
+    else:
+        exchange["answer"] = dict(reply.whole)
+    finally:
+        exchange["seconds"] = round(time.monotonic() - started, 4)
+        remote.say("asked", exchange=exchange)
+    return reply
+
+
+def _judge(asked: Asked, reply: Reply, node: Node, remote: Remote) -> None:
+    """SmokeFailed where it says nothing, or nothing that was expected."""
+    if not reply.text.strip():
+        raise _silent(asked, reply, remote, "")
+    if re.search(asked.expect, reply.text):
+        return
+    remedy = "it serves, but is it the right model? The pattern is smoke.expect in the profile"
+    if reply.finish_reason == "length":
+        limit = node.profile.smoke.max_tokens
+        remedy = f"the answer was cut off at smoke.max_tokens={limit}: with more it may come to what is expected"
+    raise SmokeFailed(
+        f"{remote.host.name}: the answer to {asked.ask!r} does not match {asked.expect!r}",
+        evidence=reply.text[:1500],
+        remedy=remedy,
+    )
+
+
+def _silent(asked: Asked, reply: Reply, remote: Remote, how: str) -> SmokeFailed:
+    return SmokeFailed(
+        f"{remote.host.name}: the {how}answer to {asked.ask!r} says nothing",
+        evidence=f"nothing is said in {json.dumps(reply.whole)[:1500]}",
+        remedy="has the model a chat template, and is it a model that generates?",
+    )
+
+
+def _findings(replies: Sequence[Reply], ask: str) -> Iterator[Finding]:
+    """What is no failure, but a sign of one: lost characters, and another answer to the same question."""
+    for reply in replies:
+        # an answer that is cut off may end in the middle of a character
+        text = reply.text.rstrip(LOST) if reply.finish_reason == "length" else reply.text
+        if at := text.find(LOST) + 1:
+            what = f"an answer has {text.count(LOST)} characters that are none (U+FFFD)"
+            remedy = "is the tokenizer the model's own? a broken checkpoint or kernel may answer so, too"
+            yield Finding("smoke", "WARN", what, text[max(0, at - 40) : at + 40], remedy)
+            break
+    whole, streamed, *_ = replies
+    if " ".join(whole.text.split()) != " ".join(streamed.text.split()):
+        what = f"asked twice at temperature 0, it answers {ask!r} in two ways"
+        remedy = "batches of other shapes may round otherwise; a broken kernel or draft may also be why"
+        yield Finding("smoke", "WARN", what, f"whole: {whole.text[:700]}\nstreamed: {streamed.text[:700]}", remedy)
 
 
 def _short(text: str) -> str:

@@ -91,5 +91,5 @@ class Calls(ABC):
         stdout = process.read(limit)
         status = process.poll()
         if status is None:
-            raise Unreachable(f"{self.name}: the connection was lost while a program ran")
+            raise process.lost or Unreachable(f"{self.name}: the program ended without a status")
         return Result(status, stdout, process.read_stderr())

@@ -15,9 +15,12 @@ from deploy.transport._wrapper import KILLED
 class ChannelStreams:
     """A program behind a channel as streams."""
 
-    def __init__(self, channel: paramiko.Channel, terminate: Callable[[int], None]) -> None:
+    def __init__(
+        self, channel: paramiko.Channel, terminate: Callable[[int], None], lost: Callable[[str], Unreachable]
+    ) -> None:
         self._channel = channel
         self._terminate = terminate
+        self._lost = lost
 
     def receive(self) -> bytes:
         return self._channel.recv(65536)
@@ -37,13 +40,13 @@ class ChannelStreams:
         except (EOFError, paramiko.SSHException) as error:
             raise BrokenPipeError from error
 
-    def wait(self) -> int | None:
+    def wait(self) -> int | Unreachable:
         status = self._channel.recv_exit_status()
         if status >= 0:
             return status
         # none came: killed by a signal (paramiko passes over "exit-signal"), or the connection is gone
         ended_there = self._channel.eof_received and self._channel.get_transport().is_active()
-        return KILLED if ended_there else None
+        return KILLED if ended_there else self._lost(" while a program ran")
 
     def cut(self) -> None:
         self._channel.close()
@@ -58,9 +61,9 @@ class Tunnelled:
     http.client closes its socket before it reads the body. A socket lives on in its files; a channel would be gone.
     """
 
-    def __init__(self, channel: paramiko.Channel, name: str) -> None:
+    def __init__(self, channel: paramiko.Channel, lost: Callable[[], Unreachable]) -> None:
         self._channel = channel
-        self._name = name
+        self._lost = lost
         self._files = 0
         self._closed = False
 
@@ -82,7 +85,7 @@ class Tunnelled:
 
     def _look(self) -> None:
         if not self._channel.get_transport().is_active():
-            raise Unreachable(f"{self._name}: the connection was lost", remedy="run the command again")
+            raise self._lost()
 
     def settimeout(self, timeout: float | None) -> None:
         self._channel.settimeout(timeout)

@@ -54,9 +54,22 @@ def passing(failure: BaseException) -> bool:
     return isinstance(error, paramiko.SSHException | EOFError)
 
 
-def lost(name: str, error: Exception) -> Unreachable:
-    """The connection was there, and is not any more."""
-    return Unreachable(f"{name}: the connection was lost", evidence=_words(error), remedy="run the command again")
+def lost(name: str, why: str, during: str = "") -> Unreachable:
+    """The connection was there, and is not any more; `during` says what went on meanwhile."""
+    return Unreachable(f"{name}: the connection was lost{during}", evidence=why, remedy="run the command again")
+
+
+def broken(transports: Iterable[tuple[str, paramiko.Transport | None]]) -> str:
+    """Why a connection broke, from the first of the ways to the host, by name, that is not what it was; "" if all are.
+
+    paramiko keeps what ended its thread in `saved_exception` (4.0 to 5.1, transport.py: run).
+    """
+    for name, transport in transports:
+        error = transport.saved_exception if transport else None
+        if error is not None:
+            words = "the other side closed it" if isinstance(error, EOFError) else _words(error)
+            return f"the connection to {name}: {words}" if name else words
+    return ""
 
 
 def no_session(name: str, error: Exception) -> Unreachable:

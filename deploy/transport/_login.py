@@ -103,6 +103,13 @@ def leave(connection: Connection) -> None:
         leave(connection.gateway)
 
 
+def ways(connection: Connection) -> list[tuple[str, paramiko.Transport | None]]:
+    """The connections to the jump hosts, by name, the nearest first, and last its own, without a name."""
+    gateway = connection.gateway if isinstance(connection.gateway, Connection) else None
+    jumps = [(way or gateway.host, transport) for way, transport in ways(gateway)] if gateway else []
+    return [*jumps, ("", connection.transport)]
+
+
 def _settings(route: Route, keys: Keys) -> dict[str, Any]:
     return {
         "auth_strategy": keys,

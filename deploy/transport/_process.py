@@ -26,7 +26,7 @@ class Streams(Protocol):
     def receive_stderr(self) -> bytes: ...
     def send(self, data: bytes) -> None: ...
     def shut(self) -> None: ...
-    def wait(self) -> int | None: ...  # None: the connection was lost before the status came
+    def wait(self) -> int | Unreachable: ...  # why there is no status: the connection was lost before it came
     def cut(self) -> None: ...
     def terminate(self, group: int) -> None: ...
 
@@ -43,6 +43,7 @@ class Running:
         self._noise = b""
         self._group = 0
         self._status: int | None = None
+        self.lost: Unreachable | None = None
         self._closed = False
         self._out = Pipe(keep or BUFFER, forgets=keep is not None)
         self._err = Pipe(keep or STDERR, forgets=True)
@@ -115,26 +116,24 @@ class Running:
             yield data
 
     def _watch(self, pumps: list[threading.Thread], finished: Callable[[], None]) -> None:
-        status = self._streams.wait()
+        end = self._streams.wait()
         self._linger(pumps)
         self._streams.cut()
-        self._status = status
-        self._out.end(self._broken(status))
+        self._status, self.lost = (None, end) if isinstance(end, Unreachable) else (end, None)
+        self._out.end(self._broken())
         self._err.end()
         self.ended.set()
         finished()
 
-    def _broken(self, status: int | None) -> Exception | None:
+    def _broken(self) -> Exception | None:
         """Why it ended other than by its own will."""
         if self._closed:
             return None
-        if status is None:
-            return Unreachable(f"{self._host}: the connection was lost while a program ran")
-        if self.begun.is_set():
-            return None
+        if self._status is None or self.begun.is_set():
+            return self.lost
         return RemoteFailed(
-            f"{self._host}: the login shell ended with status {status} before the program started",
-            status=status,
+            f"{self._host}: the login shell ended with status {self._status} before the program started",
+            status=self._status,
             evidence=self._noise.decode(errors="replace").strip(),
             remedy="programs are started through `sh` and `timeout`, and the shell's start-up files must let them",
         )

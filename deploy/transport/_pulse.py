@@ -8,13 +8,17 @@ import paramiko
 
 
 class Pulse:
-    """Asks for a sign of life every `interval` seconds, and closes the transport when none comes in `count` of them."""
+    """Asks for a sign of life every `interval` seconds, and closes the transport when none comes in `count` of them.
+
+    `silence` says so then, in words.
+    """
 
     def __init__(self, transport: paramiko.Transport, interval: float, count: int) -> None:
         self._transport = transport
         self._interval = interval
         self._longest = interval * count
         self._stopped = threading.Event()
+        self.silence = ""
         threading.Thread(target=self._beat, name="keep-alive", daemon=True).start()
 
     def stop(self) -> None:
@@ -27,6 +31,7 @@ class Pulse:
             asked.start()
             asked.join(self._longest)
             if asked.is_alive():
+                self.silence = f"no answer to our keep-alive for {self._longest:g} s"
                 self._transport.close()  # every channel ends, and with it every read that waits
                 return
 

@@ -46,7 +46,7 @@ class LocalStreams:
     def shut(self) -> None:
         self._stdin.close()
 
-    def wait(self) -> int | None:
+    def wait(self) -> int:
         status = self._child.wait()
         return 128 - status if status < 0 else status
 

@@ -15,7 +15,7 @@ from deploy.errors import Unreachable
 from deploy.transport import Reachable, _failures, rsync
 from deploy.transport._calls import Calls
 from deploy.transport._channel import ChannelStreams, Tunnelled
-from deploy.transport._login import PATIENCE, leave, login
+from deploy.transport._login import PATIENCE, leave, login, ways
 from deploy.transport._process import Running
 from deploy.transport._pulse import Pulse
 from deploy.transport._wrapper import LONGEST, wrap
@@ -44,6 +44,7 @@ class SshTransport(Calls):
         self._route = route
         self._connection = login(name, route)
         self._transport = self._connection.transport
+        self._why = ""
         self._slots = threading.BoundedSemaphore(PROGRAMS)
         self._pulse = Pulse(self._transport, route.keepalive, route.number("serveralivecountmax", 3))
 
@@ -59,7 +60,7 @@ class SshTransport(Calls):
         except BaseException:
             self._slots.release()
             raise
-        running = Running(self.name, ChannelStreams(channel, self._terminate), mark, keep=keep)
+        running = Running(self.name, ChannelStreams(channel, self._terminate, self._lost), mark, keep=keep)
         running.start(self._slots.release)
         return running
 
@@ -74,8 +75,13 @@ class SshTransport(Calls):
         except paramiko.ChannelException as error:
             raise _failures.no_session(self.name, error) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise _failures.lost(self.name, error) from error
+            raise self._lost(error=error) from error
         return channel
+
+    def _lost(self, during: str = "", error: Exception | None = None) -> Unreachable:
+        """Why the connection is gone, as far as anybody noticed; the first one who asks may be told most of it."""
+        self._why = self._why or self._pulse.silence or _failures.broken(ways(self._connection)) or str(error or "")
+        return _failures.lost(self.name, self._why, during)
 
     def _terminate(self, group: int) -> None:
         with suppress(Unreachable):  # then its own deadline ends it
@@ -92,9 +98,9 @@ class SshTransport(Calls):
         except (paramiko.SSHException, OSError, EOFError) as error:
             if self._transport.is_active():
                 raise TimeoutError(f"{host}:{port} of {self.name} did not answer in {timeout:g} s") from error
-            raise _failures.lost(self.name, error) from error
+            raise self._lost(error=error) from error
         channel.settimeout(timeout)
-        return Tunnelled(channel, self.name)
+        return Tunnelled(channel, self._lost)
 
     def push(
         self,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests import places
+from tests.installed import proven
 from tests.places import Place
 from tests.project import EXAMPLES, Done, Project, free_port, until
 
@@ -58,6 +59,7 @@ def test_it_comes_up_is_verified_answers_and_goes_without_a_trace(tiny: Deployme
 
     smoke = tiny.run("smoke")
     assert (smoke.code, "Paris" in smoke.err) == (0, True), smoke.err
+    proven(tiny.project, draft_told=False)
     asked = tiny.run("ask", "capital of France?", "--max-tokens", "40", "--json")
     assert ("Paris" in asked.json["answer"], asked.json["tokens"], asked.json["accept_length"] > 3) == (True, 40, True)
 

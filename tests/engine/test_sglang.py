@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import places
-from tests.installed import Deployment, accept_length, deployment, needs
+from tests.installed import Deployment, accept_length, deployment, needs, proven
 from tests.project import EXAMPLES
 
 pytestmark = [pytest.mark.engine, pytest.mark.sglang, pytest.mark.timeout(900)]
@@ -92,6 +92,7 @@ def test_a_restart_with_another_draft(tiny: Deployment, tmp_path: Path, case: Ca
 def test_it_answers_and_goes_without_a_trace(tiny: Deployment) -> None:
     done = tiny.run("smoke")
     assert (done.code, "Paris" in done.err) == (0, True), done.err
+    proven(tiny.project, draft_told=True)
     tiny.down_without_a_trace()
 
 

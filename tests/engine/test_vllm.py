@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests import places
-from tests.installed import Deployment, accept_length, deployment, needs
+from tests.installed import Deployment, accept_length, deployment, needs, proven
 from tests.project import EXAMPLES, until, with_run
 
 pytestmark = [pytest.mark.engine, pytest.mark.vllm, pytest.mark.full, pytest.mark.timeout(1200)]
@@ -45,6 +45,7 @@ def test_a_second_up_verifies_and_does_not_restart(tiny: Deployment) -> None:
     done = tiny.run("up", "profile=tiny")
     assert (done.code, done.json["verdict"]["mode"]) == (0, "verify"), done.err
     assert (accept_length(done) > 3, bench(tiny)["source"]) == (True, "the answers")
+    proven(tiny.project, draft_told=False)
     assert bench(tiny)["cross_check"] == {
         "source": "/metrics",
         "accept_length": accept_length(done),

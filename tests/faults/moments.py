@@ -41,8 +41,8 @@ MOMENTS = {
         "launch": ("setsid nohup sh",),
         "wait": ("phase kv",),
         "health": ("GET /v1/models",),
-        "smoke": ("POST /v1/chat/completions",),
-        "bench": ("POST /v1/chat/completions",) * 2,
+        "smoke": ("POST /v1/chat/completions",) * 2,  # the first is a part of `wait`
+        "bench": ("POST /v1/chat/completions",) * 4,  # and smoke asks twice
         "gate": ('"$1/bench.json"',),
         "ready": ("DEPLOY_POINT=ready",),
         "stopped": ("DEPLOY_POINT=stopped",),

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.project import Project
-from tests.run.test_odd_answers import ODD, saying
+from tests.run.test_odd_answers import ODD
+from tests.run.test_smoke import saying
 
 # Title, screen, clipboard, a key's report, an 8-bit introducer, and a backspace over what stands there.
 EVIL = "\x1b]0;pwned\x07\x1b[2J\x1b]52;c;cHduZWQ=\x1b\\\x1b[6n\x9b31m\x08\x08 4 words"
@@ -22,7 +23,7 @@ STEERS = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]")
 
 CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "its log": ({"log": EVIL}, ["-vv"]),
-    "its answer": ({"/v1/chat/completions": saying({"content": EVIL})}, ["-v"]),
+    "its answer": (saying({"content": EVIL}), ["-v"]),
     "its list of models": ({"/v1/models": {"body": json.dumps({"data": [{"id": EVIL}]})}}, []),
     "its refusal": ({"/v1/chat/completions": {"raw": f"HTTP/1.1 500 {EVIL}\r\n\r\n{EVIL}"}}, []),
 }
@@ -31,7 +32,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
 @pytest.fixture
 def odd(project: Project, request: pytest.FixtureRequest) -> Project:
     wrong = CASES[request.param][0]
-    fake = {"lifetime": 60, "model": "tiny", "phase_seconds": {"http": 1}}  # a second to see the log's last line in
+    fake = {"lifetime": 60, "phase_seconds": {"http": 1}}  # a second to see the log's last line in
     project.fake(
         engine={"name": "sglang", "python": str(ODD)},
         env={"ODD": json.dumps(wrong), "FAKE": json.dumps(fake)},

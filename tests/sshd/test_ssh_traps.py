@@ -227,8 +227,29 @@ def test_an_sshd_that_is_killed_is_noticed_at_once(keys):
         process = there.spawn(["sh", "-c", "ps -o ppid= $(ps -o ppid= $PPID); sleep 30"], deadline=30)
         session = int(process.read(timeout=10))
         os.kill(session, signal.SIGKILL)
-        with pytest.raises(Unreachable, match="connection was lost"):
+        with pytest.raises(Unreachable, match="connection was lost") as lost:
             process.read(timeout=10)
+        assert lost.value.evidence == "the other side closed it"
+        with pytest.raises(Unreachable) as later:
+            there.run(["true"])
+        assert later.value.evidence == "the other side closed it", "paramiko tells it to the first who asks alone"
+        process.close()
+        there.close()
+
+
+def test_a_host_that_falls_silent_is_told_as_such(keys, impatient):
+    with loopback(keys) as host:
+        there = connect(host)
+        process = there.spawn(["sh", "-c", "ps -o ppid= $(ps -o ppid= $PPID); sleep 30"], deadline=30)
+        session = int(process.read(timeout=10))
+        os.kill(session, signal.SIGSTOP)
+        try:
+            for use in (lambda: process.read(timeout=20), lambda: there.run(["true"]), lambda: there.dial(1)):
+                with pytest.raises(Unreachable, match="connection was lost") as lost:
+                    use()
+                assert lost.value.evidence == "no answer to our keep-alive for 2 s"
+        finally:
+            os.kill(session, signal.SIGCONT)
         process.close()
         there.close()
 

@@ -333,30 +333,32 @@ def test_llamacpp_is_measured_without_its_prompt_cache():
     assert question.body["cache_prompt"] is False
 
 
-REPLIES: list[tuple[dict[str, Any], str]] = [
-    ({"choices": [{"message": {"content": "4"}}]}, "4"),
-    ({"choices": [{"message": {"content": None, "reasoning_content": "so 4"}}]}, "so 4"),
-    ({"choices": [{"message": {"content": "4", "reasoning_content": "hm"}}]}, "hm\n4"),
-    ({"choices": [{"message": None}]}, ""),
-    ({"choices": []}, ""),
-    ({}, ""),
-    ({"choices": "abc"}, ""),
-    ({"choices": [None]}, ""),
-    ({"choices": {"a": 1}}, ""),
-    ({"choices": [{"message": "a word"}]}, ""),
-    ({"choices": [{"message": {"content": 4}}]}, ""),
-    ({"choices": [{"message": {"content": {"text": "4"}}}]}, ""),
+NO_WORD = ("", "")
+REPLIES: list[tuple[dict[str, Any], tuple[str, str]]] = [
+    ({"choices": [{"message": {"content": "4"}}]}, ("", "4")),
+    ({"choices": [{"message": {"content": None, "reasoning_content": "so 4"}}]}, ("so 4", "")),
+    ({"choices": [{"message": {"content": "4", "reasoning_content": "hm"}}]}, ("hm", "4")),
+    ({"choices": [{"message": {"content": "4", "reasoning": "hm"}}]}, ("hm", "4")),
+    ({"choices": [{"message": None}]}, NO_WORD),
+    ({"choices": []}, NO_WORD),
+    ({}, NO_WORD),
+    ({"choices": "abc"}, NO_WORD),
+    ({"choices": [None]}, NO_WORD),
+    ({"choices": {"a": 1}}, NO_WORD),
+    ({"choices": [{"message": "a word"}]}, NO_WORD),
+    ({"choices": [{"message": {"content": 4}}]}, NO_WORD),
+    ({"choices": [{"message": {"content": {"text": "4"}}}]}, NO_WORD),
     (
         {"choices": [{"message": {"content": [{"type": "text", "text": "it "}, {"type": "text", "text": "is 4"}]}}]},
-        "it is 4",
+        ("", "it is 4"),
     ),
-    ({"choices": [{"message": {"content": [None, 4, {"text": None}, {"type": "image"}]}}]}, ""),
+    ({"choices": [{"message": {"content": [None, 4, {"text": None}, {"type": "image"}]}}]}, NO_WORD),
 ]
 
 
-@pytest.mark.parametrize(("answer", "text"), REPLIES)
-def test_what_was_said_is_found(answer, text):
-    assert _chat.text(answer) == text
+@pytest.mark.parametrize(("answer", "message"), REPLIES)
+def test_what_was_said_is_found(answer, message):
+    assert _chat.message(answer) == message
 
 
 def recorded(name: str) -> dict[str, Any]:
@@ -378,7 +380,7 @@ def test_counters_are_read_from_an_answer_and_from_metrics(name, counters, total
     engine = engines.load(name.partition("-")[0])
     assert engine.counters(recorded(name)) == counters
     assert engine.totals((ANSWERS / f"{name}.metrics").read_text()) == totals
-    assert _chat.text(recorded(name))
+    assert any(_chat.message(recorded(name)))
 
 
 OLD = {"spec_verify_ct": 20, "spec_accept_token_num": 41, "spec_draft_token_num": 60}  # 0.5.8 to 0.5.11

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import host
+from deploy import engines, host
 from deploy.host import logcap
 from deploy.host.log import Log
 from tests.project import until
@@ -181,8 +181,8 @@ def test_where_the_copy_cannot_be_written_the_log_stays_and_it_is_told_once(tmp_
 class Follower:
     """`logs.py` on a run, and what it prints."""
 
-    def __init__(self, folder: Path, lines: int) -> None:
-        argv = [sys.executable, "-I", "-c", host.source("logs"), str(lines), str(folder), str(folder)]
+    def __init__(self, folder: Path, lines: int, *words: str) -> None:
+        argv = [sys.executable, "-I", "-c", host.source("logs"), str(lines), str(folder), *(words or (str(folder),))]
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE)
         self.out = b""
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -312,6 +312,58 @@ def test_no_secret_of_the_run_is_printed_however_long_the_line(tmp_path):
     argv = [sys.executable, "-I", "-c", host.source("logs"), "10", str(tmp_path)]
     shown = subprocess.run(argv, capture_output=True, check=True, timeout=60).stdout
     assert shown == b"LONG \xff " + b"x***" * 10000 + b"\nthe end\n"
+
+
+SIEVED: list[tuple[str, bytes, bytes, bytes]] = [
+    ("whole lines", b"", b"no\nLoad one\nno\nKV two\n", b"Load one\nKV two\n"),
+    ("states of a bar", b"", b"Load 1/3\rLoad 2/3\rno\rLoad 3/3", b"Load 1/3\nLoad 2/3\nLoad 3/3\n"),
+    ("over the cut", b"no\nLo", b"ad one\nno\n", b"Load one\n"),
+    ("no such line", b"", b"no\n" * 100_000, b""),
+    ("a line longer than a piece", b"", b"x" * 200_000 + b"Load one\nLoad two\n", b"Load one\nLoad two\n"),
+    ("one of them far behind", b"", b"no\n" * 100_000 + b"KV two\n" + b"no\n" * 100_000, b"KV two\n"),
+    ("nothing at all", b"", b"", b""),
+]
+
+
+@pytest.mark.parametrize(("older", "newer", "shown"), [case[1:] for case in SIEVED], ids=[case[0] for case in SIEVED])
+def test_only_lines_with_one_of_the_words(older, newer, shown, tmp_path):
+    capped(tmp_path, older, newer) if older else (tmp_path / "server.log").write_bytes(newer)
+    argv = [sys.executable, "-I", "-c", host.source("logs"), "-1", str(tmp_path), "", "Load ", "KV "]
+    first, _, rest = subprocess.run(argv, capture_output=True, check=True, timeout=20).stdout.partition(b"\n")
+    assert first.decode() == f"\x1d{1000 if older else 0} {tmp_path}"
+    lines, _, still = rest.partition(b"\x1e")
+    assert re.sub(rb"^x+", b"", lines) == shown
+    assert 0 <= float(still) < 60
+
+
+def test_a_log_of_100_mb_is_looked_through_in_little_memory(tmp_path):
+    with (tmp_path / "server.log").open("wb") as log:
+        for part in range(100):
+            log.write(b"%d Load weight begin\n" % part)
+            log.write(b"[2026-11-29 20:31:50] Decode batch, #running-req: 1\n" * 20_000)
+    assert (tmp_path / "server.log").stat().st_size > 100e6
+    argv = [sys.executable, "-I", "-c", host.source("logs"), "-1", str(tmp_path), "", *engines.load("sglang").WORDS]
+    limited = ["sh", "-c", 'ulimit -v 200000 && exec "$@"', "sh", *argv]  # kB
+    told = subprocess.run(limited, capture_output=True, check=True, timeout=60).stdout.decode().split("\n")
+    assert told[1:-2] == [f"{part} Load weight begin" for part in range(100)]
+
+
+def test_who_follows_the_phases_is_told_of_the_next_run(tmp_path):
+    first, second = tmp_path / "runs" / "1", tmp_path / "runs" / "2"
+    for folder in (first, second):
+        folder.mkdir(parents=True)
+        (folder / "server.log").write_text(f"no\nLoad of {folder.name}\n")
+    (tmp_path / "current").symlink_to(first)
+    follower = Follower(first, -1, str(tmp_path / "current"), "Load ")
+    try:
+        until(lambda: b"\x1e" in follower.out, 10)
+        (tmp_path / "next").symlink_to(second)
+        (tmp_path / "next").rename(tmp_path / "current")
+        until(lambda: b"Load of 2\n" in follower.out, 10)
+    finally:
+        follower.close()
+    told = re.sub(r"\x1e.*\n", "", follower.out.decode())
+    assert told == f"\x1d0 {first}\nLoad of 1\n\x1d0 {second}\nLoad of 2\n"
 
 
 READS: list[tuple[str, int, tuple[int, bytes]]] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -33,6 +34,8 @@ class Watch:
         self.log: list[str] = []
         self.alive = 0
         self.gone: list[int | None] = []
+        self.lost: list[dict[str, Any]] = []
+        self.told: dict[str, Any] = {}
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -42,7 +45,9 @@ class Watch:
             told: dict[str, Any] = json.loads(line)
             self.log += told.get("log", [])
             self.alive += "alive" in told
-            self.gone += [told["gone"]] if "gone" in told else []
+            self.gone += [told["exit"]] if "gone" in told else []
+            self.lost += [told["lost"]] if "lost" in told else []
+            self.told.update(told)
 
     def ended(self) -> str:
         """Wait for its end; what it said on stderr."""
@@ -167,6 +172,51 @@ def test_a_silent_launcher_is_told_to_live_once_a_second(folder):
         assert watch.gone == []
 
 
+def test_how_long_it_showed_no_sign_of_life_is_told(folder):
+    with living(folder) as (watch, _):
+        until(lambda: watch.told.get("silent", 0) >= 1, 10)
+        add(folder, "a line\n")
+        until(lambda: watch.told["sign"] == "the log" and watch.told["silent"] < 2, 10)
+        add(folder, "a line\n")
+        until(lambda: watch.log == ["a line", "a line"], 10)
+        until(lambda: watch.told["silent"] >= 3, 10)
+
+
+TITLED = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'sglang::scheduler_TP3'); time.sleep(100)"
+
+
+def test_a_lost_engine_process_is_told_at_once_and_ends_it_though_its_launcher_lives(folder):
+    env = {**os.environ, "DEPLOY_SERVER": str(folder)}
+    with (
+        subprocess.Popen([sys.executable, "-c", TITLED], env=env) as scheduler,
+        living(folder) as (watch, launcher),
+    ):
+        until(lambda: watch.alive >= 2, 10)
+        scheduler.kill()
+        os.waitid(os.P_PID, scheduler.pid, os.WEXITED | os.WNOWAIT)
+        (lost,) = until(lambda: watch.lost, 1, "the loss")
+        add(folder, "last words")
+        assert watch.ended() == ""
+        assert (lost["pid"], lost["status"], launcher.poll()) == (scheduler.pid, signal.SIGKILL, None)
+        assert (watch.told["gone"], watch.told["exit"], watch.log) == (False, None, ["last words"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes a capability away")
+def test_a_kernel_whose_log_must_not_be_read_is_not_said_to_have_killed_nothing(folder):
+    if Path("/proc/sys/kernel/dmesg_restrict").read_text().strip() != "1":
+        pytest.skip("here everybody may read it")
+    argv = ["setpriv", "--bounding-set", "-syslog", "--inh-caps", "-syslog", sys.executable, "-I", "-c", PROGRAM]
+    done = subprocess.run([*argv, str(folder), "0", "0", "0"], capture_output=True, timeout=60, check=True)
+    told = json.loads(done.stdout)
+    assert (told["oom"], told["unread"]) in [([], "Operation not permitted"), ([], "")]
+    assert bool(told["unread"]) or counted()
+
+
+def counted() -> bool:
+    """Whether the kernel counts what it kills, which everybody may read."""
+    return "\noom_kill " in Path("/proc/vmstat").read_text()
+
+
 def test_the_last_words_come_before_the_end(folder):
     with living(folder) as (watch, launcher):
         add(folder, "up\n")
@@ -238,7 +288,7 @@ def test_fifty_megabytes_are_read_in_bounded_memory(write, folder):
     assert int(done.stderr) < 64 * 1024  # KiB
     *_, last, end = done.stdout.splitlines()
     assert json.loads(last)["log"][-1] == "last"
-    assert json.loads(end) == {"gone": None}
+    assert json.loads(end) == {"gone": True, "exit": None, "oom": [], "unread": ""}
 
 
 def test_it_ends_quietly_when_nobody_listens(folder):

@@ -16,6 +16,7 @@ from deploy.commands.history import history
 from deploy.errors import ConfigError, DeployError
 from deploy.events import Event
 from deploy.host import hide
+from deploy.mask import masked
 
 EVENTS = Path(__file__).parent.parent / "fixtures" / "events"
 UP, FAILED, FLEET = "20261129-201530-a1b2c3", "20261129-202000-0badd1", "20261129-203640-f1ee70"
@@ -83,7 +84,7 @@ def test_a_secret_is_masked_however_it_was_quoted(shown):
     event = Event(
         "failed", f"a {shown} b", "gpu1", "wait", {"evidence": [shown], shown: {"n": (1, shown)}, "at": Path("x")}
     )
-    text = json.dumps(record.masked(event, ["", SECRET]).to_json(), ensure_ascii=False)
+    text = json.dumps(masked(event, ["", SECRET]).to_json(), ensure_ascii=False)
     assert "***" in text
     assert "key-of-two-lines" not in text
     assert "s3cret" not in text
@@ -103,7 +104,7 @@ CUTS = [
 
 @pytest.mark.parametrize("shown", CUTS)
 def test_what_is_left_of_a_secret_where_text_was_cut_is_masked_too(shown):
-    text = record.masked(Event("failed", shown, facts={"evidence": shown}), [LONG]).text
+    text = masked(Event("failed", shown, facts={"evidence": shown}), [LONG]).text
     assert "***" in text
     assert not any(LONG[at : at + 6] in text for at in range(len(LONG) - 6))
 
@@ -118,16 +119,16 @@ def test_a_secret_that_comes_in_pieces_is_masked(parts, size):
 
 
 def test_a_secret_within_another_leaves_no_rest():
-    assert record.masked(Event("noted", "abcdef abc"), ["abc", "abcdef"]).text == "*** ***"
+    assert masked(Event("noted", "abcdef abc"), ["abc", "abcdef"]).text == "*** ***"
 
 
 @given(st.text(min_size=1).filter(str.strip), st.text(), st.text())
 def test_no_secret_survives_in_any_text(secret, before, after):
     if secret in "***":
         return
-    event = record.masked(Event("noted", before + secret + after, facts={"n": 12}), [secret])
+    event = masked(Event("noted", before + secret + after, facts={"n": 12}), [secret])
     assert secret not in event.text
-    assert record.masked(event, []) == event
+    assert masked(event, []) == event
 
 
 def test_each_event_is_on_disk_before_the_next_and_the_ends_get_files(tmp_path):

@@ -83,6 +83,22 @@ def test_one_host_shows_its_steps_one_under_another():
     assert drawn(Grid(state, state.started + 56)) == LOADING
 
 
+def test_a_start_shows_its_elapsed_time_and_the_time_left_which_go_on_while_nothing_is_said():
+    facts = {"phase": "graphs", "component": "target", "elapsed": 30.0, "left": 90.0, "behind": ["TP3"]}
+    events = [
+        Event("run_started", at=1000.0, facts={"hosts": ["gpu1"], "recipe": [["wait", "each", ""]]}),
+        Event("step_started", host="gpu1", step="wait", at=1000.0),
+        Event("said", "capturing", host="gpu1", step="wait", at=1010.0, facts=facts),
+    ]
+    state = reduce(fold, events, State())
+    told = [drawn(Grid(state, 1010.0 + later), width=120) for later in (0, 60, 600)]
+    assert "target graphs: capturing (behind: TP3)  for 30s  ~1m30s to ready" in told[0]
+    assert "for 1m30s  ~30s to ready" in told[1]
+    assert "for 10m30s" in told[2]
+    assert "to ready" not in told[2], "longer than it ever took"
+    assert "for 30s" in drawn(Grid(left(state), 2000.0), width=120), "where it was left, no time goes on"
+
+
 def test_many_hosts_show_a_sign_for_each_step():
     state = state_of("fleet.jsonl", 40)
     assert drawn(Grid(state, state.started + 40), width=60).startswith(FLEET_60)

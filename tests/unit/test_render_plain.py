@@ -76,6 +76,20 @@ def test_progress_comes_at_most_every_five_seconds_of_event_time():
     assert len(waiting) == 9  # of 17, which are 4.6 s apart
 
 
+def test_a_silent_phase_is_told_again_with_its_time_and_the_time_left():
+    stderr = io.StringIO()
+    view = plain.view(Screen(io.StringIO(), stderr, {}, 0))
+    view.on(Event("run_started", at=1000.0, facts={"hosts": ["gpu1"], "recipe": [["wait", "each", ""]]}))
+    for at in (10, 25, 40):
+        facts = {"phase": "graphs", "component": "target", "elapsed": at - 10.0, "left": 130.0 - at}
+        view.on(Event("said", "capturing", host="gpu1", step="wait", at=1000.0 + at, facts=facts))
+    assert stderr.getvalue().splitlines()[1:] == [
+        "  10.0s  gpu1  wait  target graphs: capturing  ~2m00s to ready",
+        "  25.0s  gpu1  wait  target graphs: capturing  for 15s  ~1m45s to ready",
+        "  40.0s  gpu1  wait  target graphs: capturing  for 30s  ~1m30s to ready",
+    ]
+
+
 @pytest.mark.parametrize(
     ("verbosity", "words", "told"),
     [

@@ -62,15 +62,30 @@ def test_durations_read_like_speech(value, shown):
         ({"done": 512, "unit": "B"}, "512 B"),
         ({"done": 3, "total": 0, "unit": "files"}, "3/0 files"),
         ({"done": "***", "total": None, "rate": True}, ""),
+        ({"elapsed": 62.0, "left": 250.2}, "for 1m02s  ~4m10s to ready"),
+        ({"done": 29, "total": 64, "rate": 1.24, "elapsed": 23.4, "left": 70}, "45%  for 23s  ~1m10s to ready"),
+        ({"done": 29, "total": 64, "rate": 1.24, "elapsed": 23.4}, "45%  28s left  for 23s"),
+        ({"elapsed": 0.3, "left": 0.4}, ""),
+        ({"elapsed": "***", "left": None}, ""),
     ],
 )
 def test_progress_is_told_as_far_as_it_is_known(facts, shown):
     assert shown == _words.progress(facts)
 
 
+def test_the_time_left_goes_down_and_the_elapsed_time_up_between_two_events():
+    facts = {"elapsed": 10.0, "left": 30.0}
+    assert _words.progress(facts, since=20.0) == "for 30s  ~10s to ready"
+    assert _words.progress(facts, since=60.0) == "for 1m10s"
+
+
 @pytest.mark.parametrize(
     ("text", "facts", "shown"),
     [
+        ("loading", {"phase": "weights", "behind": ["TP2"]}, "weights: loading (behind: TP2)"),
+        ("", {"phase": "weights", "behind": ["TP2", "TP3"]}, "weights: (behind: TP2, TP3)"),
+        ("x", {"behind": [f"TP{n}" for n in range(5)]}, "x (behind: TP0, TP1, TP2 and 2 more)"),
+        ("x", {"behind": "***"}, "x"),
         ("29 of 64 shards", {"component": "draft", "phase": "weights"}, "draft weights: 29 of 64 shards"),
         ("weights loaded", {"phase": "weights"}, "weights loaded"),
         ("", {"phase": "graphs", "component": None}, "graphs"),

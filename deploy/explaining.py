@@ -1,0 +1,149 @@
+"""What a log explains, as a document and as text: of a file, or of what runs or ran last on each host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import click
+
+from deploy import engines, logfile, render, scrub
+from deploy.engines import Engine, _explain
+from deploy.engines._log import UNSEEN, Explanation, Progress, Seen, Signature
+from deploy.facts import processes
+from deploy.host import hide, signs
+from deploy.remote import Remote
+from deploy.session import Session, together
+from deploy.state import Run
+
+HEAD, TAIL = 256 << 10, 2 << 20  # bytes of a host's log: how it began, and how it ended
+SILENT = 60.0  # seconds without a line after which a server that is not ready is asked what it waits for
+READ = """f=$3/server.log; s=$(wc -c <"$f") || exit 1; stat -c %Y -- "$f"; date +%s
+if [ "$s" -le $(($1 + $2)) ]; then cat -- "$f"; else head -c "$1" -- "$f"; echo; tail -c "$2" -- "$f"; fi"""
+
+
+@dataclass(frozen=True)
+class Account:
+    """What one log tells. `how` is how the server is, where that is known."""
+
+    where: str
+    engine: str
+    told: Explanation | None
+    notes: tuple[Explanation, ...]
+    step: Progress | None
+    ready: bool
+    how: str = ""
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is clear what became of the server."""
+        return self.told is not None or self.ready
+
+    def document(self, name: str) -> dict[str, Any]:
+        """For programs; `name` is what it is of: a log, a host."""
+        told, phase = self.told, self.step.phase if self.step else None
+        return {
+            name: self.where,
+            "engine": self.engine,
+            "state": self.how or None,
+            "phase": phase,
+            "ready": self.ready,
+            "failure": _document(told) if told else None,
+            "notes": [_document(note) for note in self.notes],
+        }
+
+    def show(self) -> None:
+        """For people, on stdout."""
+        for line in self._lines():
+            click.echo(render.clean(scrub.text(line)))
+
+    def _lines(self) -> Iterator[str]:
+        yield f"{self.where} ({self.engine}){f': {self.how}' if self.how else ''}"
+        if told := self.told:
+            yield f"{told.signature}  {f'{told.rank}: ' if told.rank else ''}{told.cause}"
+            yield from (f"    {line}" for line in told.evidence.splitlines())
+            yield f"-> {told.remedy}"
+            yield from (f"it followed: {words}" for words in told.consequences)
+        elif self.ready:
+            yield "no failure is told; it came up"
+        else:
+            step = self.step
+            far = f"it came as far as the phase {step.phase} ({step.text})" if step else "no phase of a start is told"
+            yield f"no failure is told, and no end: {far}"
+        for note in self.notes:
+            yield f"worth knowing: {note.signature}  {note.cause}"
+            yield f"    {note.evidence.splitlines()[0] if note.evidence else ''}"
+            yield f"-> {note.remedy}"
+
+
+def _document(told: Explanation) -> dict[str, Any]:
+    return {
+        "signature": told.signature,
+        "cause": scrub.text(told.cause),
+        "remedy": told.remedy,
+        "rank": told.rank or None,
+        "time": told.time or None,
+        "kind": told.kind,
+        "evidence": scrub.text(told.evidence).splitlines(),
+        "consequences": list(told.consequences),
+    }
+
+
+def of_log(where: str, log: str, engine: str | None, seen: Seen = UNSEEN) -> Account:
+    """What a log tells by itself; its engine is recognised where none is named."""
+    name = engine or logfile.recognised(log, engines.every())
+    return _account(where, name, engines.load(name), log, seen)
+
+
+def on_hosts(
+    session: Session, runs: Mapping[str, Run], engine: str | None, known: tuple[Signature, ...]
+) -> list[Account]:
+    """What the logs of runs tell, by the time of the failure: the host that failed first comes first.
+
+    A server that lives and has said nothing for a minute before it was ready is asked what it waits for.
+    """
+    accounts: dict[str, Account] = {}
+
+    def look(remote: Remote) -> None:
+        accounts[remote.host.name] = _on_host(remote, runs[remote.host.name], engine, known, session.hidden)
+
+    session.keep(runs)
+    if failed := session.each(look):
+        raise together(failed)
+    return sorted(accounts.values(), key=_order)
+
+
+def _order(account: Account) -> tuple[bool, bool, str]:
+    told = account.told
+    return told is None, bool(told and told.kind != "cause"), told.time if told else ""
+
+
+def _on_host(
+    remote: Remote, run: Run, engine: str | None, known: tuple[Signature, ...], hidden: Iterable[str]
+) -> Account:
+    written, now, log = (*remote.sh(READ, str(HEAD), str(TAIL), run.folder, ok=(0, 1)).split("\n", 2), "", "")[:3]
+    log = hide.hide(log, hide.forms(hidden))
+    name = engine or (run.node.profile.engine.name if run.node else logfile.recognised(log, engines.every()))
+    seen = Seen(known=known, exit=int(run.exit) if run.exit.isdigit() and not run.alive else None)
+    found = _account(remote.host.name, name, engines.load(name), log, seen)
+    if run.alive and not found.ready and not found.told and written.isdigit() and now.isdigit():
+        quiet = float(int(now) - int(written))
+        if quiet >= SILENT:
+            seen = replace(seen, silent=quiet, compilers=_compilers(remote, run))
+            found = _account(remote.host.name, name, engines.load(name), log, seen)
+        return replace(found, how=f"run {run.id} lives, its last line is {quiet:.0f} s old")
+    return replace(found, how=f"run {run.id} {'lives' if run.alive else run.ending}")
+
+
+def _compilers(remote: Remote, run: Run) -> tuple[str, ...]:
+    """The compilers that work for a run."""
+    found = (one for one in processes.read(remote).all if one.run == run.folder and one.name in signs.COMPILERS)
+    return tuple(dict.fromkeys(" ".join(one.cmdline)[:200] for one in found))
+
+
+def _account(where: str, name: str, engine: Engine, log: str, seen: Seen) -> Account:
+    ready = bool(engine.READY and engine.READY.search(log))
+    step = next(filter(None, map(engine.progress, reversed(log.splitlines()))), None)
+    notes = _explain.notes(engine.DIALECT, log, seen.known)
+    return Account(where, name, engine.explain(log, seen), notes, step, ready)
