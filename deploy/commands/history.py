@@ -195,5 +195,6 @@ def _document(folder: Path) -> dict[str, Any]:
         "phases": {event.host: event.facts["phases"] for event in record.read(folder) if "phases" in event.facts},
         "findings": [event.to_json() for event in state.findings],
         "failures": [event.to_json() for event in state.failures],
+        "evidence": [event.to_json() for event in state.evidence],
         "notes": list(state.notes),
     }

@@ -25,7 +25,9 @@ from deploy.host.family import Member, ancestors, everyone, marked, offspring
 
 TAIL = 64 << 10  # bytes of the log as it is
 KEPT = 256 << 10  # characters of each text
-MARKED = 1.0  # seconds for the environments of other processes
+MARKED = 1.0  # seconds for the run's pid and the environments of other processes
+OF_PROCESSES = ("processes.txt", "py-spy.txt", "kernel-stacks.txt", "connections.txt")
+UNSURE = "which processes are the run's could not be told: its folder, or a process's memory, hangs. As far as known:\n"
 
 
 def looks(
@@ -48,23 +50,30 @@ def looks(
     }
 
 
-def processes_of(folder: str) -> dict[int, Member]:
-    """The launcher's, by session and descent, and who has the run's folder in its environment; none of our own."""
-    try:
-        with open(os.path.join(folder, "pid")) as pid:
-            leader = int(pid.read().split()[0])
-    except (OSError, ValueError, IndexError):
-        leader = 0
+def processes_of(folder: str) -> tuple[dict[int, Member], bool]:
+    """The launcher's, by session and descent, and who has the run's folder in its environment, none of our own; and
+    whether these are all. Nobody waits for longer than `MARKED`: the folder may be on a disk that hangs.
+    """
     known = everyone()
-    found = offspring(leader, known) if leader else set()
+    found: set[int] = set()
 
     def search() -> None:
+        found.update(offspring(launcher(folder), known))
         found.update([pid for pid in known if pid not in found and marked(pid, folder)])
 
     thread = threading.Thread(target=search, daemon=True)
     thread.start()
     thread.join(MARKED)
-    return {pid: known[pid] for pid in sorted(found - ancestors(os.getpid(), known))}
+    return {pid: known[pid] for pid in sorted(found - ancestors(os.getpid(), known))}, not thread.is_alive()
+
+
+def launcher(folder: str) -> int:
+    """Its pid, as it wrote it; -1 where it did not."""
+    try:
+        with open(os.path.join(folder, "pid")) as pid:
+            return int(pid.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return -1
 
 
 def tell(**what: object) -> None:
@@ -73,7 +82,8 @@ def tell(**what: object) -> None:
 
 def main(folder: str, port: str, seconds: str, *paths: str) -> None:
     deadline = time.monotonic() + float(seconds)
-    wanted = looks(folder, int(port), [folder, *paths], processes_of(folder), float(seconds) / 2)
+    members, whole = processes_of(folder)
+    wanted = looks(folder, int(port), [folder, *paths], members, float(seconds) / 2)
     seen: queue.Queue[tuple[str, str]] = queue.Queue()
 
     def look(name: str) -> None:
@@ -81,7 +91,7 @@ def main(folder: str, port: str, seconds: str, *paths: str) -> None:
             text = wanted[name]()
         except Exception as error:  # noqa: BLE001 - a look that fails says so in its place; the others are as good
             text = f"could not be looked at: {error!r}\n"
-        seen.put((name, text))
+        seen.put((name, text if whole or name not in OF_PROCESSES else UNSURE + text))
 
     for name in wanted:
         threading.Thread(target=look, args=(name,), daemon=True).start()

@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from deploy.host.family import Member
 from deploy.host.log import Log
 
-SCANNED = 16 << 20  # bytes of the log that are searched
+SCANNED = 8 << 20  # bytes of the log that are searched
 LAST = 60  # lines of each rank
 CARDS = 300  # lines of NCCL's
 LONGEST_LINE = 2000

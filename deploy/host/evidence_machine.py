@@ -60,7 +60,7 @@ def connections(members: dict[int, Member], port: int) -> str:
                 lines.append(f"{state:12} {f'{here}:{ours}':28} {f'{there}:{theirs}':28} {whose}")
     lines.sort(key=lambda line: (line.startswith("ESTABLISHED"), line))
     more = [f"({len(lines) - LARGEST} more)"] if len(lines) > LARGEST else []
-    return "\n".join([f"port {port} is the run's", *lines[:LARGEST], *more]) + "\n"
+    return "\n".join([f"port {port} is the run's; the TCP sockets of its processes:", *lines[:LARGEST], *more]) + "\n"
 
 
 def disks(paths: list[str], each: float) -> str:
@@ -77,12 +77,17 @@ def shared_memory() -> str:
     with os.scandir("/dev/shm") as folder:
         for entry in folder:
             about = entry.stat(follow_symlinks=False)
-            rows.append(
-                (about.st_size, f"{about.st_size:14} {about.st_uid:6} {time.ctime(about.st_mtime)}  {entry.name}")
-            )
+            about_it = f"{about.st_size:14} {about.st_uid:6} {time.ctime(about.st_mtime)}"
+            rows.append((about.st_size, f"{about_it}  {entry.name}{maker(entry.name)}"))
     rows.sort(reverse=True)
     head = f"{len(rows)} entries\n         bytes   user  changed                   name\n"
     return head + "\n".join(line for _, line in rows[:LARGEST]) + "\n"
+
+
+def maker(name: str) -> str:
+    """Whether who made a segment is gone, where its name tells: sgl_shm_KIND_PID_..., multi_tokenizer_args_PID."""
+    pid = re.search(r"^(?:sgl_shm_\w+?|multi_tokenizer_args)_(\d+)(?:_|$)", name)
+    return "  (its maker is gone)" if pid and not os.path.exists(f"/proc/{pid[1]}") else ""
 
 
 def memory(members: dict[int, Member]) -> str:

@@ -67,9 +67,13 @@ def broken(transports: Iterable[tuple[str, paramiko.Transport | None]]) -> str:
     for name, transport in transports:
         error = transport.saved_exception if transport else None
         if error is not None:
-            words = "the other side closed it" if isinstance(error, EOFError) else _words(error)
-            return f"the connection to {name}: {words}" if name else words
+            return f"the connection to {name}: {ended(error)}" if name else ended(error)
     return ""
+
+
+def ended(error: Exception | None) -> str:
+    """How a connection ended, by what was raised."""
+    return "the other side closed it" if isinstance(error, EOFError) else _words(error) if error else ""
 
 
 def no_session(name: str, error: Exception) -> Unreachable:

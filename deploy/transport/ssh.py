@@ -79,9 +79,9 @@ class SshTransport(Calls):
         return channel
 
     def _lost(self, during: str = "", error: Exception | None = None) -> Unreachable:
-        """Why the connection is gone, as far as anybody noticed; the first one who asks may be told most of it."""
-        self._why = self._why or self._pulse.silence or _failures.broken(ways(self._connection)) or str(error or "")
-        return _failures.lost(self.name, self._why, during)
+        """Why the connection is gone; it is kept, since paramiko forgets it once somebody was told."""
+        self._why = self._why or self._pulse.silence or _failures.broken(ways(self._connection))
+        return _failures.lost(self.name, self._why or _failures.ended(error), during)
 
     def _terminate(self, group: int) -> None:
         with suppress(Unreachable):  # then its own deadline ends it

@@ -61,12 +61,6 @@ def test_a_server_that_died_is_looked_at_and_what_is_left_of_it_is_left(project:
     assert len(with_run(project.status()["run"])) == 1
 
 
-def test_a_server_that_is_good_leaves_no_evidence(project: Project) -> None:
-    project.fake(bench={"prompts": []}, draft=None, speculative=None)
-    assert project.run("up", "profile=fake").code == 0
-    assert [one for one in project.events() if one["kind"] == "evidence"] == []
-
-
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[Project]:
     """Two hosts on this machine, each with a work folder of its own, and a server over both."""

@@ -40,11 +40,12 @@ def child(title, **more):
 titled = child("sglang::scheduler_TP0")
 stopped = child("sglang::scheduler_TP1")
 os.kill(stopped.pid, 19)
-orphan = child("stray", start_new_session=True)
-print(titled.pid, stopped.pid, orphan.pid, flush=True)
+stray = ["setsid", "sh", "-c", '"$0" -c "import time; time.sleep(60)" >/dev/null & echo $!', sys.executable]
+orphan = int(subprocess.check_output(stray))
+print(titled.pid, stopped.pid, orphan, flush=True)
 sys.stdin.read()
-for one in (titled, stopped, orphan):
-    one.kill()
+for pid in (titled.pid, stopped.pid, orphan):
+    os.kill(pid, 9)
 """
 
 
@@ -182,6 +183,15 @@ def test_a_kernel_that_may_not_be_heard_is_not_taken_for_one_that_said_nothing(
     for name, script in {"journalctl": "exit 1", **programs}.items():
         program(tmp_path / "bin", name, script)
     assert said in family.look(path=f"{tmp_path}/bin:/usr/bin:/bin")["dmesg.txt"]
+
+
+def test_a_folder_that_hangs_keeps_nobody_from_looking_at_the_rest(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pid")  # whoever opens it waits, as on a disk that is gone
+    argv = [sys.executable, "-I", "-c", host.source("evidence"), str(tmp_path), "30000", "6"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=20)
+    told = {one["name"]: one["text"] for one in map(json.loads, done.stdout.splitlines()[:-1])}
+    assert (len(told), "MemAvailable" in told["memory.txt"]) == (12, True)
+    assert "could not be told" in told["processes.txt"], "that none is known is not told as none that lives"
 
 
 GONE: list[dict[str, Any]] = [{"pid": None}, {"pid": "999999999 1 boot\n"}, {"pid": "rubbish"}, {"log": None}]

@@ -324,3 +324,40 @@ def test_the_command_is_light_to_import():
     path = {**os.environ, "PYTHONPATH": str(EVENTS.parent.parent.parent)}
     done = subprocess.run([sys.executable, "-c", heavy], check=True, capture_output=True, text=True, env=path)
     assert done.stdout == "set()\n"
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    made = record.Recorder(tmp_path / "run")
+    yield made
+    made.close()
+
+
+def evidence(**files):
+    return Event("evidence", "2 looks at it", host="gpu1", facts={"files": files})
+
+
+def test_evidence_becomes_files_and_the_event_names_them(tmp_path, recorder):
+    event = recorder.filed(evidence(**{"server.log": "words\n", "dmesg.txt": "a name in no encoding: \udcff"}))
+    folder = tmp_path / "run" / "hosts" / "gpu1" / "evidence"
+    assert event.facts == {"files": ["dmesg.txt", "server.log"], "folder": str(folder)}
+    assert (folder / "server.log").read_text() == "words\n"
+    assert (folder / "dmesg.txt").read_text() == "a name in no encoding: \\udcff"
+    assert recorder.filed(evidence(more="x")).facts["folder"] == f"{folder}-2", "a run that goes back fails once more"
+    assert recorder.trouble == ""
+
+
+@pytest.mark.parametrize("host", ["../../up", ".", "", "gpu 1/x", "-rf"])
+@pytest.mark.parametrize("name", ["../up", "/etc/passwd", "", ".hidden", "a\nb", "x" * 65])
+def test_evidence_is_written_nowhere_else(tmp_path, recorder, host, name):
+    event = recorder.filed(Event("evidence", host=host, facts={"files": {name: "bad", "good": "good"}}))
+    assert event.facts["files"] == ["good"]
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "events.jsonl"]
+    assert [path.relative_to(tmp_path).parts[:2] for path in written] == [("run", "hosts")]
+    assert written[0].parent.name == "evidence"
+
+
+def test_a_disk_that_takes_no_evidence_is_told_and_ends_no_run(tmp_path, recorder):
+    (tmp_path / "run" / "hosts").write_text("in the way")
+    event = recorder.filed(evidence(log="words"))
+    assert ("incomplete" in recorder.trouble, event.facts["files"]) == (True, ["log"])

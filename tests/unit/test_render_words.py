@@ -118,3 +118,16 @@ def test_a_verdict_names_gates_other_measures_and_waivers():
 def test_a_waived_finding_says_so():
     facts = {"check": "ckpt", "verdict": "FAIL", "what": "the head is random", "waived": True}
     assert _words.finding(Event("finding", facts=facts)) == "FAIL ckpt: the head is random (waived)"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "shown"),
+    [
+        (["gpu1"], "evidence of gpu1: 12 looks at it, in /p/runs/r1/hosts/gpu1/evidence"),
+        (["gpu1", "gpu2"], "evidence of gpu1, gpu2: 12 looks at it, in /p/runs/r1/hosts"),
+    ],
+)
+def test_where_evidence_lies_is_told_once_for_all_hosts(hosts, shown):
+    folder = "/p/runs/r1/hosts/{}/evidence"
+    events = [Event("evidence", "12 looks at it", host=host, facts={"folder": folder.format(host)}) for host in hosts]
+    assert _words.evidence(events) == shown
