@@ -50,8 +50,9 @@ def _died(name: str, how: str, told: Explanation) -> LaunchFailed:
 
 
 def cause(told: Explanation) -> str:
-    """The cause, after the rank that it is of."""
-    return f"{told.rank}: {told.cause}" if told.rank else told.cause
+    """The cause, after the rank that it is of, and its name in docs/failures.md."""
+    rank = f"{told.rank}: " if told.rank else ""
+    return f"{rank}{told.cause} ({told.signature})"
 
 
 def evidence(told: Explanation) -> str:

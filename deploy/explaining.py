@@ -111,10 +111,11 @@ def on_hosts(
     session.keep(runs)
     if failed := session.each(look):
         raise together(failed)
-    return sorted(accounts.values(), key=_order)
+    return sorted(accounts.values(), key=order)
 
 
-def _order(account: Account) -> tuple[bool, bool, str]:
+def order(account: Account) -> tuple[bool, bool, str]:
+    """Causes by time, before what follows from them, before what is not told."""
     told = account.told
     return told is None, bool(told and told.kind != "cause"), told.time if told else ""
 

@@ -48,6 +48,7 @@ S16~ :: error@weights :: ValueError: TP rank 2 could finish the model loading, b
 S17 :: error@weights :: RuntimeError: Cannot find any model weights with `/srv/models/kimi`
 S18 :: error :: Exception: Capture cuda graph failed: Triton error
 S18 :: error :: Exception: Capture prefill CUDA graph failed: an odd kernel
+S18 :: error :: Exception: Capture frozen-KV MTP cuda graph failed: an odd kernel
 S19 :: compiling :: Capture target verify CUDA graph begin. backend=full, num_tokens_per_bs=4
 S19 :: compiling :: Capturing batches (bs=48 avail_mem=7.31 GB):   0%|          | 0/23 [00:00<?, ?it/s]
 S20 :: last :: Capturing batches (bs=48 avail_mem=7.31 GB):   0%|          | 0/23 [00:00<?, ?it/s]

@@ -86,6 +86,7 @@ class Launch:
     until: str = ""  # the line at which it has shown enough, if it does not end; else its ready line
     quiet: float = PATIENCE  # seconds without a word that are the end too, once all is done to it
     told: str = ""  # the row of the table of failures that explains it; a healthy one needs none
+    noted: str = ""  # the row of what it says that is worth knowing
     rank: str = ""  # a pattern: the first rank to fail, where there are several
 
 

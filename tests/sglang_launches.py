@@ -15,6 +15,7 @@ from tests.project import EXAMPLES
 
 READY = launches.READY["sglang"]
 TWO = {"tp-size": 2}
+NO_BACKENDS = dict.fromkeys(f"{use}-attention-backend" for use in ("prefill", "decode", "speculative-draft"))
 BOUND = {"SGLANG_CPU_OMP_THREADS_BIND": "0|1"}
 GENERATED = r"POST /generate HTTP/1\.1\" 200"
 STOPPED = r"Application shutdown complete"
@@ -93,6 +94,8 @@ two = functools.partial(Launch, args=TWO, env=BOUND)
 LAUNCHES = {
     "good": Launch(acts=SERVED, until=STOPPED),
     "good-tp2": two(acts=SERVED, until=STOPPED),
+    # four heads on three ranks: on a CPU it fills up
+    "good-tp3": Launch(args={"tp-size": 3}, env={"SGLANG_CPU_OMP_THREADS_BIND": "0|1|1"}),
     "no-d2t": Launch(draft=broken("no-d2t"), acts=SERVED, until=STOPPED),
     # the draft
     "no-folder": Launch(told="no-folder", draft=nowhere),
@@ -111,10 +114,9 @@ LAUNCHES = {
     "own-code": Launch(told="remote-code", model=own_code),
     "hub": Launch(told="no-hub", args={"model-path": "nobody/nothing"}),
     # what does not fit
-    "three-ranks": Launch(told="divisible", args={"tp-size": 3}, env={"SGLANG_CPU_OMP_THREADS_BIND": "0|1|1"}),
-    "no-tree-backend": Launch(
-        told="backend", args={"prefill-attention-backend": None, "decode-attention-backend": None}
-    ),
+    "no-tree-backend": Launch(told="backend", args={"attention-backend": "intel_amx", **NO_BACKENDS}),
+    # which no row knows
+    "other-backends": Launch(told="S03", args={**NO_BACKENDS, "speculative-draft-attention-backend": "intel_amx"}),
     "twice-one-layer": Launch(
         told="aux-layers", draft=draft(eagle_config={"eagle_aux_hidden_state_layer_ids": [0, 2, 2]})
     ),
@@ -171,17 +173,23 @@ LAUNCHES = {
     ),
     "stopped-decoding-tp2": two(
         told="S42",
+        rank="TP0",
         args={**TWO, "watchdog-timeout": 10},
         acts=((READY, asked(1500)), ("Decode batch", signalled("sglang::scheduler_TP1", signal.SIGSTOP))),
     ),
     # its own first request
-    "proxy": Launch(told="S44", env={"http_proxy": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}),
+    "proxy": Launch(
+        quiet=200, told="S44", env={"http_proxy": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
+    ),
     # serving
     "cache-full": Launch(
-        args={"max-total-tokens": 400}, acts=((READY, asked(300, 4)), ("Retract", ended)), until=STOPPED
+        noted="S55",
+        args={"max-total-tokens": 700, "schedule-conservativeness": 0.0},
+        acts=((READY, asked(300, 4)), ("Retract", ended)),
+        until=STOPPED,
     ),
     "stopped-then-ended": Launch(
-        told="S57",
+        noted="S57",
         acts=((READY, asked()), (GENERATED, signalled("sglang::scheduler", signal.SIGSTOP)), ("", ended)),
         quiet=60,
     ),

@@ -20,7 +20,7 @@ from deploy.engines import _log, _sglang_explain
 from deploy.engines._log import Signature
 from deploy.environments import Installed
 from tests import overlays
-from tests.known_lines import SGLANG
+from tests.known_lines import LIBRARIES, SGLANG
 
 LOGS = Path(__file__).parent / "fixtures" / "logs"
 SIGNATURES = LOGS / "signatures.json"
@@ -79,7 +79,7 @@ def alike(said: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
 def composed(said: Mapping[str, Mapping[str, Any]], logs: Mapping[str, str]) -> list[str]:
     """The rows that are neither executed nor launched."""
     real = {name.split()[0] for told in said.values() for name in told} | set(logs)
-    return sorted({known.signature.rstrip("~!") for known in SGLANG} - real)
+    return sorted({known.signature.rstrip("~!") for known in SGLANG + LIBRARIES} - real)
 
 
 def main() -> None:

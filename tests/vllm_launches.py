@@ -7,10 +7,12 @@ import signal
 from tests.launches import READY, Launch, signalled
 
 LAUNCHES = {
+    # its launcher then ends with 0
     "killed-core": Launch(
-        "vllm", told="killed", acts=((READY["vllm"], signalled("VLLM::EngineCore", signal.SIGKILL)),)
+        "vllm", told="engine", acts=((READY["vllm"], signalled("VLLM::EngineCore", signal.SIGKILL)),)
     ),
+    # nobody says how it ended, and the stack trace that is spoken of is none
     "killed-worker": Launch(
-        "vllm", told="killed", acts=(("Starting to load model", signalled("VLLM::Worker", signal.SIGKILL)),)
+        "vllm", told="engine", acts=(("Starting to load model", signalled("VLLM::Worker", signal.SIGKILL)),)
     ),
 }

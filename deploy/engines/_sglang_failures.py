@@ -23,7 +23,7 @@ S01~  Rank (?P<rank>\d+) scheduler died during initialization
 S02~  Rank (?P<rank>\d+) scheduler is dead
     the process of rank {rank} died while it loaded
     -> see `dmesg` for the OOM killer
-S03~  (?P<who>[A-Z]\w+) hit an exception
+S03~  \b(?P<who>[A-Z]\w+) hit an exception
     an exception ended the process {who}; what it says is not in the log
     -> read the log behind that line: deploy logs -n 500
 S04~  Received sigquit from a child process|SIGQUIT received\.
@@ -38,7 +38,7 @@ S08  The server socket has failed to listen|EADDRINUSE
 S09~  Watchdog caught collective operation timeout
     a collective operation waited in vain: one rank is stuck, slow or gone
     -> find the rank that lacks the next phase; where disks are slow: args.dist-timeout=3600
-S10  (?P<port>\w+_port\w*|port_base) at (?P<number>\d+) is not available in \d+ seconds
+S10  \b(?P<port>[a-z_]{4,30}) at (?P<number>\d+) is not available in \d+ seconds
     a port that SGLang needs is taken: {port} {number}
     -> end what holds it, or another one: args.nccl-port=29950
 S10  Port is already in use\. dist_init_port=|engine_info_bootstrap_port \d+ is already in use
@@ -194,7 +194,7 @@ S57!  Schedulers still alive \d+s after ShutdownReq
 S58!  SIGTERM received on node_rank (?P<node>\d+); waiting
     the follower {node} ignores TERM until its head has stopped
     -> deploy down stops all hosts of a replica
-S18  Capture (?:\w+ )*(?i:cuda graph) failed
+S18  Capture [\w -]*(?i:cuda graph) failed
     CUDA graphs could not be captured
     -> args.mem-fraction-static=0.8, args.cuda-graph-max-bs-decode=16; args.disable-cuda-graph=true shows the real error
 """

@@ -16,10 +16,11 @@ from deploy.engines import _log
 OPENING = "Traceback (most recent call last):"
 CHAINED = re.compile(r"(?:During handling of the above exception|The above exception was the direct cause)")
 EXCEPTION = re.compile(r"(?!(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):)[A-Za-z_][\w.]*(?::|$)")
+FRAME = re.compile(r'  File "')
 BAR = re.compile(r"\d+%(?:\||\s+Completed)")
+LONGEST = 8000  # characters of a line that are looked at; it has no bounds of its own
 MESSAGE = 20  # lines of an exception's own words that are kept
 SHOWN = 60  # lines of a traceback that are kept: its beginning and its end
-ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def read(log: str, head: re.Pattern[str]) -> Iterator[Line]:
     time = source = rank = ""
     at = itertools.count()
     for whole in _log.lines(log):
-        line = ANSI.sub("", whole) if "\x1b" in whole else whole
+        line = whole[:LONGEST]
         heads = [found for found in head.finditer(line) if found[0]]
         starts = [found.start() for found in heads]
         if not heads or starts[0] > 0:
@@ -77,7 +78,7 @@ class Link:
                 self.frames.append(line.text.rstrip())
                 return True
             return bool(BAR.search(line.text))
-        if OPENING in line.text or BAR.search(line.text) or len(self.message) >= MESSAGE:
+        if OPENING in line.text or BAR.search(line.text) or FRAME.match(line.text) or len(self.message) >= MESSAGE:
             return False
         self.message.append(line.text.rstrip())
         return True
@@ -128,14 +129,13 @@ class Tracebacks:
 
     def of(self, line: Line) -> Traceback | None:
         """The traceback that the line is a part of, if it is one of any."""
-        owner = self._owner(line)
-        if owner and self._same(owner, line) and owner.takes(line):
+        own = self._open.get(line.source)
+        owner = next((one for one in self._owners(line) if self._same(one, line) and one.takes(line)), None)
+        if owner and owner is own:
             return owner
-        self._open = {
-            source: one
-            for source, one in self._open.items()
-            if one is not owner and not (line.head and one.ended and not self._headed)
-        }
+        self._open = {source: one for source, one in self._open.items() if not self._ends(one, line, own)}
+        if owner:
+            return owner
         crash = bool(self._crash.search(line.text))
         if OPENING in line.text:
             opened = Traceback(line, crash or self._dying == line.source)
@@ -145,9 +145,18 @@ class Tracebacks:
             self._dying = line.source if crash else None
         return None
 
-    def _owner(self, line: Line) -> Traceback | None:
-        own = self._open.get(line.source)
-        return own if own or line.head or self._headed else next(reversed(self._open.values()), None)
+    def _owners(self, line: Line) -> Iterator[Traceback]:
+        """Whose the line may be: the last writer's, or what another writer was cut off in."""
+        if own := self._open.get(line.source):
+            yield own
+        if not line.head and not self._headed:
+            yield from [one for one in reversed(self._open.values()) if one is not own and not one.ended]
+
+    def _ends(self, one: Traceback, line: Line, own: Traceback | None) -> bool:
+        """Whether a line that is no part of a traceback shows that it has come to its end, or was broken off."""
+        if one is own:
+            return one.ended or bool(line.head) or OPENING in line.text  # else a stray line among its frames
+        return bool(line.head) and one.ended and not self._headed
 
     def _same(self, owner: Traceback, line: Line) -> bool:
         return line.head == owner.first.head if self._headed else not line.head

@@ -90,6 +90,16 @@ def registering() -> None:
         one.register_graph_buffers()
 
 
+@says("S22", "distributed.device_communicators.custom_all_reduce_v2")
+def half_made() -> None:
+    """Its constructor gave up before it made what it sums with."""
+    reduce = module("distributed.device_communicators.custom_all_reduce_v2")
+    one = object.__new__(reduce.CustomAllReduceV2)
+    vars(one).update(disabled=True, override_algo=None, _graph_mode_allowed=False)
+    one._eager_plan = lambda *_: (alike(all_reduce=None), "", False)
+    one.custom_all_reduce(alike(numel=lambda: 1, element_size=lambda: 2, dtype=None))
+
+
 @says("S25", "layers.deep_gemm_wrapper.compile_utils")
 def warming() -> None:
     compiling = module("layers.deep_gemm_wrapper.compile_utils")

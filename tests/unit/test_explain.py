@@ -152,6 +152,17 @@ ORDERS = {
         "S29",
         "TP0",  # whose they are is told by the last head alone
     ),
+    "a traceback that another one cuts in two": (
+        [*crash("TP3", GLOO)[:2], *crash("TP0", MLA), *crash("TP3", GLOO)[1:]],
+        "S29",
+        "TP0",
+    ),
+    "a consequence that a cause cuts in two": (
+        [*crash("TP3", MLA)[:2], *crash("TP0", GLOO), *crash("TP3", MLA)[1:]],
+        "S29",
+        "TP3",
+    ),
+    "a stray line among the frames": ([*crash("TP1", MLA)[:2], "a stray line", *crash("TP1", MLA)[2:]], "S29", "TP1"),
     "a head in the middle of another rank's line": (
         [f"Loading shards:  50%|##   | 1/2{crash('TP2', MLA)[0]}", *crash("TP2", MLA)[1:]],
         "S29",

@@ -12,7 +12,9 @@ from click.testing import CliRunner
 
 from deploy import engines, logfile
 from deploy.commands.explain import explain
+from deploy.engines._log import Explanation
 from deploy.errors import ConfigError
+from deploy.explaining import Account, order
 from tests.project import ROOT
 
 LOGS = ROOT / "tests" / "fixtures" / "logs"
@@ -118,3 +120,17 @@ def test_a_log_is_read_whatever_its_bytes(tmp_path):
 def test_a_folder_without_a_log_is_told(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         logfile.read(str(Path(tmp_path)))
+
+
+# ---- several hosts
+
+
+def test_the_host_that_failed_first_comes_first():
+    def account(where, kind=None, time=""):
+        told = kind and Explanation("S01", "c", "r", "e", kind=kind, time=time)
+        return Account(where, "sglang", told, (), None, ready=False)
+
+    late, early = account("late", "cause", "20:31:31"), account("early", "cause", "20:31:30")
+    follower, silent = account("follower", "consequence", "20:31:29"), account("silent")
+    hosts = [one.where for one in sorted([silent, follower, late, early], key=order)]
+    assert hosts == ["early", "late", "follower", "silent"]

@@ -15,7 +15,7 @@ from deploy import engines
 from deploy.engines import _explain, _sglang_explain
 from deploy.engines._log import Explanation, Seen
 from tests.composed import composed, goes_on, read
-from tests.known_lines import SGLANG, Known
+from tests.known_lines import LIBRARIES, SGLANG, Known
 from tests.launches import Launch
 from tests.record_logs import ENDINGS, LAUNCHES
 from tests.sglang_lines import ROWS, SIGNATURES, launched, named
@@ -48,6 +48,8 @@ def test_a_real_log_of_a_failure_tells_why(log):
 @pytest.mark.parametrize("log", [log for log in RECORDED if not case(log).told])
 def test_a_real_log_of_a_healthy_server_tells_of_no_failure(log):
     assert explained(log) is None
+    dialect = engines.load(log.partition("-")[0]).DIALECT
+    assert not case(log).noted or case(log).noted in [note.signature for note in _explain.notes(dialect, read(log))]
 
 
 SAID = [
@@ -61,7 +63,7 @@ SEEN = {"silence": Seen(silent=900.0), "compiling": Seen(silent=900.0, compilers
 
 @pytest.mark.parametrize(("row", "line"), SAID)
 def test_a_line_that_its_own_code_says_is_found_in_a_real_start(row, line):
-    form = next(known.form for known in SGLANG if known.signature.rstrip("~!") == row)
+    form = next(known.form for known in SGLANG + LIBRARIES if known.signature.rstrip("~!") == row)
     kinds = {one.kind for one in named(row) if one.line.search(line)}
     known = Known(row, form, line)
     if kinds == {"note"}:
@@ -80,6 +82,6 @@ def test_which_lines_are_real_is_what_the_file_says():
 
 
 def test_most_rows_are_held_against_real_lines():
-    """The share that docs/troubleshooting.md states: of the rows S01 to S58 that have a line, 40 of 52 are real."""
-    rows = {row.name for row in ROWS if row.name[0] == "S"}
-    assert (len(rows - set(TOLD["composed"])), len(rows)) == (0, 0)
+    """The others are CUDA's, NCCL's and the C library's own words, which only GPUs bring about; docs/failures.md."""
+    rows = {row.name for row in ROWS if row.name.startswith("S")}
+    assert len(rows - set(TOLD["composed"])) / len(rows) > 0.8
