@@ -103,7 +103,9 @@ def start(log: Log, offset: int) -> int:
 
 
 def kernel(since: str, signs: Signs, killed_before: int | None) -> dict[str, Any]:
-    """The kernel's kills among the run's processes; where it must not be read, its counter may tell a part."""
+    """The kernel's kills among the run's processes, whatever the launcher ended with: SGLang's ends with 1 when a
+    scheduler was killed, vLLM's with 0. Where the kernel must not be read, its counter may tell a part.
+    """
     try:
         return {"oom": kills(ring(), since, signs.pids, signs.names), "unread": ""}
     except OSError as error:
@@ -141,8 +143,10 @@ def main(folder: str, pid: str, ticks: str, offset: str) -> None:
     if last := shown([log.rest]):
         tell(log=last)
     code = None if living else exit_code(folder)
-    killed_off = code is None or code == 128 + KILL or (lost and lost["status"] in (None, KILL))
-    tell(gone=not living, exit=code, **(kernel(ticks, signs, killed) if killed_off else {"oom": [], "unread": ""}))
+    found = kernel(ticks, signs, killed)
+    if found["unread"] and code not in (None, 128 + KILL) and not lost:  # nothing was killed: no reason to guess
+        found = {"oom": [], "unread": ""}
+    tell(gone=not living, exit=code, **found)
 
 
 try:

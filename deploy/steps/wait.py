@@ -14,6 +14,7 @@ from tenacity import (
     stop_after_delay,
     stop_when_event_set,
     wait_exponential_jitter,
+    wait_fixed,
 )
 
 from deploy import death
@@ -22,7 +23,7 @@ from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.state import reread
 from deploy.transport.http import HttpReply
-from deploy.watch import Watch
+from deploy.watch import GRACE, Watch
 
 ATTEMPT = 30.0  # seconds for the answer whether it is ready
 GENERATION = 120.0  # seconds for a first generation, which may be slow; those that were given up fill its queue
@@ -86,6 +87,8 @@ class _Readiness:
         reply = self._ask("POST", question.path, dict(question.body), limit=GENERATION)
         self.broken = 0 if reply or self.watch.over.is_set() else self.broken + 1
         if self.broken == TRIES:
+            if self.node.profile.nodes > 1:
+                self.remote.pause(GRACE)  # another rank of it may have died, and then that is what failed
             raise NotReady(
                 f"{self.remote.host.name}: it says that it is ready, and generates nothing",
                 evidence=self.last,
@@ -133,15 +136,16 @@ class _Readiness:
 
 def _poll(asked: _Readiness, watch: Watch) -> None:
     """Ask only after the ready line: before it, nobody listens. RetryError when it is over without an answer."""
-    if not asked.node.rank:
+    follows = asked.node.rank > 0
+    if not follows:
         watch.turn.wait(max(0.0, asked.end - time.monotonic()))
     poll = Retrying(
         retry=retry_if_result(lambda answered: not answered),
         stop=stop_after_delay(max(0.0, asked.end - time.monotonic())) | stop_when_event_set(watch.over),
-        wait=wait_exponential_jitter(initial=0.05, max=2.0, jitter=0.05),
+        wait=wait_fixed(GLANCE) if follows else wait_exponential_jitter(initial=0.05, max=2.0, jitter=0.05),
         sleep=sleep_using_event(watch.over),
     )
-    poll(lambda: (watch.ready or asked.node.rank > 0) and not watch.over.is_set() and asked.answers())
+    poll(lambda: (watch.ready or follows) and not watch.over.is_set() and asked.answers())
 
 
 def _ending(asked: _Readiness, watch: Watch, waited: float) -> DeployError:
