@@ -1,4 +1,4 @@
-"""`deploy smoke`: ask the running server the profile's question."""
+"""`deploy smoke`: prove what runs, and ask it the profile's questions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from deploy.options import Options
 @click.command
 @shared
 def smoke(options: Options) -> int:
-    """Ask what runs the profile's question, and look at the answer.
+    """Prove what runs, ask it the profile's questions, and look at the answers.
+
+    Requests and answers are recorded whole: `deploy history last --replay --jsonl` shows them.
 
     \b
     Examples:
       deploy smoke
       deploy smoke smoke.ask="What is the capital of Italy?" smoke.expect=Rome
     """
-    from deploy import deploying, record, running
+    from deploy import deploying, failures, record, running
     from deploy.recipe import SMOKE
     from deploy.session import Session
+    from deploy.wish import home
 
     with Session(options.command("smoke")) as session:
         silent = running.ask(options, session)
+        deploying.teach(session, failures.load(home(options)))  # it may have died
         plan = running.narrowed(options, running.the_one(options, session))
         code = deploying.walk(running.courses(plan, SMOKE, session), plan, options, session, record.new_id())
         return code or (3 if silent else 0)  # it may be on a host that did not answer as well

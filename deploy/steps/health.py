@@ -13,8 +13,6 @@ from deploy.identity import Serving
 from deploy.plan import Node
 from deploy.remote import Remote
 
-TIMEOUT = 30.0  # seconds; SGLang asks its schedulers before it says what it serves
-
 
 def health(node: Node, remote: Remote) -> str:
     """Prove that what answers is what was launched"""
@@ -91,11 +89,14 @@ def _checkpoints(
 
 
 def _loaded(node: Node, remote: Remote) -> Loaded | None:
-    """Which checkpoints it says it has loaded; None where its engine has no way to say so."""
+    """Which checkpoints it says it has loaded; None where its engine has no way to say so.
+
+    SGLang asks its schedulers before it answers: where these are dead, it does not.
+    """
     if not node.engine.INFO:
         return None
     for path in node.engine.INFO:
-        reply = asking.get(path, node, remote, timeout=TIMEOUT)
+        reply = asking.get(path, node, remote, timeout=node.profile.smoke.timeout)
         if reply.status == 200:
             return node.engine.loaded(_object(reply.body.decode(errors="replace")) or {})
         if reply.status not in (404, 405):
@@ -105,7 +106,7 @@ def _loaded(node: Node, remote: Remote) -> Loaded | None:
 
 def _models(node: Node, remote: Remote) -> list[str]:
     path = "/v1/models"
-    reply = asking.get(path, node, remote, timeout=TIMEOUT)
+    reply = asking.get(path, node, remote, timeout=node.profile.smoke.timeout)
     if reply.status != 200:
         raise asking.refused(f"{remote.host.name}: GET {path}", reply.status, reply.body, NotReady)
     words = reply.body.decode(errors="replace")

@@ -91,6 +91,7 @@ class Case:
     smoke: dict[str, Any] = field(default_factory=dict)
 
 
+QUICK = {"timeout": 0.5}
 IDENTITY = {
     "all is well": Case({}, said="serves tiny"),
     "another model": Case(models('{"data": [{"id": "other"}]}'), 7, "it serves other, not tiny"),
@@ -117,10 +118,12 @@ IDENTITY = {
     "it resets the connection": Case({"/v1/models": {"reset": True}}, 7, "GET /v1/models: "),
     "what it has loaded is half an object": Case({"/server_info": {"body": '{"model'}}, said="serves tiny"),
     "it has loaded a number": Case(info(model_path=4, speculative_draft_model_path=[]), said="serves tiny"),
+    "its schedulers are dead": Case(
+        {"/server_info": {"seconds": 2, "body": "{}"}}, 7, "GET /server_info: no answer within 0.5 s", smoke=QUICK
+    ),
     "it is not ready again": Case({"/v1/models": {"body": "starting", "status": 503}}, 7, "it is not ready"),
 }
 
-QUICK = {"timeout": 0.5}
 CAPITAL = {"ask": "capital of France?"}
 ANSWERS = {
     "all is well": Case({}, said="2 + 2 = 4."),
