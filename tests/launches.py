@@ -25,6 +25,7 @@ from typing import Any
 import yaml
 
 from deploy.environments import Installed
+from tests.commands import COMMANDS, written
 from tests.masks import machine, masked
 from tests.project import EXAMPLES, ROOT, free_port
 
@@ -146,23 +147,18 @@ def launch(case: Launch, name: str, installed: Installed, folder: Path) -> Ended
     profile = yaml.safe_load((ROOT / f"profiles/local-{case.engine}.yaml").read_text())
     words, flags = COMMANDS[case.engine](model, draft)
     flags |= {"served-model-name": "tiny", "host": "127.0.0.1", "port": port, **profile["args"], **case.args}
-    argv = [installed.python, "-m", *words, *_written(flags, port)]
+    argv = [installed.python, "-m", *words, *written(flags, port)]
     # as the engines' modules say: else a crash takes 65 s more, and titles wipe the environment
     env = {**os.environ, **installed.env, "SPT_NOENV": "1", "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0"}
     env |= {**{name: str(value) for name, value in profile["env"].items()}, **case.env}
     masks = {str(draft): f"/srv/drafts/{name}" if case.draft else "/srv/drafts/tiny", str(model): "/srv/models/tiny"}
     masks |= machine(installed)
     start = time.monotonic()
-    with _holding(case.taken(port) if case.taken else 0), _group(case.memory) as join:
-        process = subprocess.Popen(
-            [*join, *argv],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            cwd="/",
-            env=env,
-        )
+    with (
+        _holding(case.taken(port) if case.taken else 0),
+        _group(case.memory) as join,
+        _started([*join, *argv], env) as process,
+    ):
         running = Running(process, port)
         try:
             text = _read(case, running)
@@ -173,26 +169,16 @@ def launch(case: Launch, name: str, installed: Installed, folder: Path) -> Ended
     return Ended(masked(text, masks), told, time.monotonic() - start)
 
 
-def _sglang(model: Path, draft: Path) -> Command:
-    draft_flags = {"algorithm": "EAGLE3", "draft-model-path": draft, "num-steps": 3, "eagle-topk": 1}
-    speculative = {f"speculative-{name}": value for name, value in draft_flags.items()}
-    return ["sglang.launch_server"], {"model-path": model, **speculative, "speculative-num-draft-tokens": 4}
-
-
-def _vllm(model: Path, draft: Path) -> Command:
-    speculative = {"method": "eagle3", "model": str(draft), "num_speculative_tokens": 3}
-    return ["vllm.entrypoints.cli.main", "serve", str(model)], {"speculative-config": json.dumps(speculative)}
-
-
-Command = tuple[list[str], dict[str, Any]]  # the words behind `python -m`, and the flags
-COMMANDS: dict[str, Callable[[Path, Path], Command]] = {"sglang": _sglang, "vllm": _vllm}
-
-
-def _written(flags: Mapping[str, Any], port: int) -> Iterator[str]:
-    for flag, value in flags.items():
-        if value is not None:
-            yield f"--{flag}"
-            yield from () if value is True else (str(value).replace("{after}", str(port + 1)),)
+def _started(argv: list[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        cwd="/",
+        env=env,
+    )
 
 
 def _read(case: Launch, running: Running) -> str:

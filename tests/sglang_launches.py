@@ -20,8 +20,8 @@ BOUND = {"SGLANG_CPU_OMP_THREADS_BIND": "0|1"}
 GENERATED = r"POST /generate HTTP/1\.1\" 200"
 STOPPED = r"Application shutdown complete"
 SERVED = ((READY, asked()), (r"Decode batch", lambda running: None), (GENERATED, ended))
-JOINED = r"TP1\] Init parallel ends"
 LOADS = r"TP1\] Load weight begin"
+NEARLY = r"TP1\] Memory baseline taken"  # some tenths of a second before, in which ranks do not talk to each other
 
 
 def copied(folder: Path, source: Path, **keys: Any) -> Path:
@@ -132,6 +132,7 @@ LAUNCHES = {
     ),
     "rendezvous-taken": two(
         told="S08",
+        rank="TP0",
         args={**TWO, "nnodes": 2, "node-rank": 0, "dist-init-addr": "127.0.0.1:{after}"},
         taken=lambda port: port + 1,
     ),
@@ -150,14 +151,14 @@ LAUNCHES = {
     ),
     # children
     "killed-loading-tp2": two(
-        told="S16", rank="TP1", acts=((LOADS, signalled("sglang::scheduler_TP1", signal.SIGKILL)),)
+        told="S16", rank="TP1", acts=((NEARLY, signalled("sglang::scheduler_TP1", signal.SIGKILL)),)
     ),
     "killed-serving-tp2": two(
         told="ranks", rank="TP1", acts=((READY, signalled("sglang::scheduler_TP1", signal.SIGKILL)),)
     ),
     "killed-detokenizer": Launch(told="S45", acts=((READY, signalled("sglang::detokenizer", signal.SIGKILL)),)),
     "segfault-loading": Launch(
-        told="S01",
+        told="native",
         acts=(("Load weight begin", signalled("sglang::scheduler", signal.SIGSEGV)),),
     ),
     "stopped-loading-tp2": two(
