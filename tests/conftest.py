@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests import fleet as hosts
+
+# Who is started in the background has SIGINT ignored, and so would have the commands that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _need(reason: str) -> None:
