@@ -154,7 +154,7 @@ SERVER_DIES = [
     dies("draft", "another shape", full=True),
     dies("kv", "Not enough memory"),
     dies("graphs", "no kernel image", full=True),
-    dies("http", "a scheduler process died"),
+    dies("http", "the process of rank 0 was killed"),
     dies("warmup", "Internal Server Error"),
     *rows("health; smoke; bench; gate; ready", server_killed, 6, "the server was killed", "replace"),
 ]

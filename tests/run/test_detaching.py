@@ -17,7 +17,7 @@ from tests.project import Project, until, with_run
 
 CTRL_C = b"\x03"
 IN_FRONT = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
-SLOW = {"phase_seconds": {"weights": 25}, "children": 1}
+SLOW = {"phase_seconds": {"weights": 90}, "children": 1}
 
 
 class Terminal:
@@ -89,7 +89,7 @@ def test_ctrl_c_while_it_loads_detaches_and_up_adopts_it(project: Project, view:
         pressed = terminal.press(CTRL_C)
         shown = flat(terminal.wait())
         took = time.monotonic() - pressed
-    assert (terminal.process.returncode, took < 5) == (130, True), (took, shown)
+    assert (terminal.process.returncode, took < 30) == (130, True), (took, shown)
     for words in (
         "detached in wait: the server goes on",
         "deploy up profile=fake smoke.max_tokens=9",
@@ -119,9 +119,9 @@ def test_a_second_ctrl_c_leaves_at_once_and_frees_the_host(project: Project) -> 
         terminal.press(CTRL_C)
         until(lambda: b"Ctrl-C again leaves at once" in terminal.shown, what="the first one to be heard")
         pressed = terminal.press(CTRL_C)
-        shown = terminal.wait(10)
+        shown = terminal.wait()
         took = time.monotonic() - pressed
-    assert (terminal.process.returncode, took < 2) == (130, True), (took, shown)
+    assert (terminal.process.returncode, took < 20) == (130, True), (took, shown)
     assert "deploy status" in shown[shown.rfind("left at once") :]
     assert shown.rfind("\x1b[?25h") >= shown.rfind("\x1b[?25l"), "the cursor is back"
     assert project.events()[-1]["kind"] != "run_ended"

@@ -137,7 +137,7 @@ def test_what_hangs_is_told_and_the_rest_is_seen(family: Family, tmp_path: Path)
     program(tmp_path / "bin", "py-spy", "exec sleep 61.25")
     before = time.monotonic()
     told = family.look(2.0, f"{tmp_path}/bin:{os.environ['PATH']}")
-    assert time.monotonic() - before < 6
+    assert time.monotonic() - before < 30
     assert told["nvidia-smi.txt"].strip() == "nvidia-smi: no answer within 1 s"
     assert told["py-spy.txt"].count("no answer within 1 s") == 4
     assert "sglang::scheduler_TP0" in told["processes.txt"]
