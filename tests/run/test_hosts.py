@@ -107,6 +107,6 @@ def test_who_is_waited_for_is_told(tmp_path: Path) -> None:
             stdout=subprocess.DEVNULL, stderr=secondary, stdin=subprocess.DEVNULL,
         ) as process:  # fmt: skip
             os.close(secondary)
-            assert until(lambda: os.read(primary, 4096), 30).decode().strip() == "waiting for gpu1"
+            assert until(lambda: os.read(primary, 4096), 30).startswith(b"waiting for gpu1")  # and a slow localhost
             process.kill()
         os.close(primary)
