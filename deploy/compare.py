@@ -35,7 +35,7 @@ def decide(nodes: Sequence[tuple[Node, Place]]) -> Decision:
         if reason:
             return Decision("replace", reason if len(nodes) == 1 else f"{node.host.name}: {reason}")
     run = nodes[0][1].current
-    return Decision("verify", f"run {run and run.id} serves what is wished: it is verified, not restarted")
+    return Decision("verify", f"run {run and run.id} is what is wished: it is verified, not restarted")
 
 
 def _reason(node: Node, run: Run | None, model: Mapping[str, Any]) -> str:

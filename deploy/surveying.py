@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
-from shutil import get_terminal_size
 from typing import Any
 
 import click
@@ -180,17 +178,7 @@ def _python(engine: Engine) -> str:
 
 def show(rows: list[Row]) -> None:
     """A table; on a terminal that is too narrow for it, a paragraph for each host."""
-    shown = [_shown(row) for row in rows]
-    lines = telling.lines(shown, COLUMNS)
-    if not sys.stdout.isatty() or max(map(len, lines)) <= get_terminal_size().columns:
-        click.echo("\n".join(lines))
-        return
-    width = max(map(len, COLUMNS))
-    for row in shown:
-        click.secho(telling.cell(row["host"]), bold=True, color=None if "NO_COLOR" not in os.environ else False)
-        for column in COLUMNS[1:]:
-            if row.get(column) not in (None, ""):
-                click.echo(f"  {column:<{width}}  {telling.cell(row[column])}")
+    telling.table([_shown(row) for row in rows], COLUMNS)
 
 
 def _shown(row: Row) -> Row:

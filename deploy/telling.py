@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Mapping
+from shutil import get_terminal_size
 from typing import Any, Literal
 
 import click
@@ -101,9 +104,19 @@ def _ready(remote: Remote, run: Run, node: Node) -> bool:
 
 
 def table(rows: list[dict[str, Any]], columns: tuple[str, ...] = COLUMNS) -> None:
-    """Print the rows as columns; those that nobody fills are left out."""
-    for line in lines(rows, columns):
-        click.echo(line)
+    """Print the rows as columns; those that nobody fills are left out. On a terminal that is too narrow for them, each
+    row is a paragraph below its first cell.
+    """
+    told = lines(rows, columns)
+    if not sys.stdout.isatty() or max(map(len, told)) <= get_terminal_size().columns:
+        click.echo("\n".join(told))
+        return
+    width = max(map(len, columns))
+    for row in rows:
+        click.secho(cell(row[columns[0]]), bold=True, color=None if "NO_COLOR" not in os.environ else False)
+        for column in columns[1:]:
+            if row.get(column) not in (None, ""):
+                click.echo(f"  {column:<{width}}  {cell(row[column])}")
 
 
 def lines(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> list[str]:

@@ -115,7 +115,7 @@ def _look_at_draft(wish: Wish) -> None:
         manifest.source(Path(path))
     except ConfigError as error:
         where = wish.settings.origin("draft.path").where
-        remedy = error.remedy or "draft=PATH names another one; to look without a draft: ~draft ~speculative"
+        remedy = error.remedy or "draft=PATH or --ckpt PATH names another one; without a draft: ~draft ~speculative"
         raise ConfigError(f"{where}: draft: {error.what}", evidence=error.evidence, remedy=remedy) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -64,6 +65,31 @@ def shared(function: F) -> F:
     return command  # type: ignore[return-value]
 
 
+def looking(words: str = "[KEY=VALUE]...") -> Callable[[F], F]:
+    """The shared options, for a command that looks and makes no run. What means nothing there is not in its help, and
+    events are refused, rather than a table given to who wants JSON.
+    """
+
+    def give(function: F) -> F:
+        @functools.wraps(function)
+        def without_events(options: Options, **others: Any) -> Any:
+            if options.output == "jsonl":
+                raise ConfigError(
+                    f"deploy {function.__name__} has no events: --jsonl means nothing here", remedy="--json"
+                )
+            return function(options, **others)
+
+        command = shared(cast("F", without_events))
+        for parameter in command.__click_params__:  # type: ignore[attr-defined]
+            if isinstance(parameter, click.Argument):
+                parameter.metavar = words
+            elif not {"--jsonl", "-q", "-v", "-y"}.isdisjoint(parameter.opts):
+                parameter.hidden = True
+        return command
+
+    return give
+
+
 def later(name: str) -> Callable[[click.Context, click.Parameter, str], Any]:
     """A completion of `deploy/completing.py`, which is imported only when a shell asks."""
 
@@ -73,9 +99,3 @@ def later(name: str) -> Callable[[click.Context, click.Parameter, str], Any]:
         return getattr(completing, name)(ctx, parameter, incomplete)
 
     return complete
-
-
-def without_events(options: Options, command: str) -> None:
-    """For commands that have no run to tell of: events are refused, rather than a table given to who wants JSON."""
-    if options.output == "jsonl":
-        raise ConfigError(f"deploy {command} has no events: --jsonl means nothing here", remedy="--json")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deploy.commands._options import Finite, shared, without_events
+from deploy.commands._options import Finite, looking
 from deploy.errors import ConfigError, Interrupted, NotReady, SmokeFailed
 from deploy.options import Options
 
@@ -27,7 +27,7 @@ LONGEST = 24 * 3600.0  # seconds
 @click.option("--max-tokens", type=click.IntRange(min=1), default=1024, show_default=True, help="At most so many.")
 @click.option("--temperature", type=Finite(min=0), default=0.0, show_default=True, help="0: the likeliest.")
 @click.option("--timeout", type=Finite(0.1, LONGEST), default=300.0, show_default=True, help="Seconds without a word.")
-@shared
+@looking("QUESTION [KEY=VALUE]...")
 def ask(options: Options, system: str, max_tokens: int, temperature: float, timeout: float) -> int:
     """Ask what runs a QUESTION through its chat route; - takes it from stdin. Nothing is recorded.
 
@@ -42,7 +42,6 @@ def ask(options: Options, system: str, max_tokens: int, temperature: float, time
     """
     import json
 
-    without_events(options, "ask")
     from deploy import answer, deploying, running
     from deploy.session import Session
 

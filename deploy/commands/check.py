@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from deploy.commands._options import shared, without_events
+from deploy.commands._options import looking
 from deploy.options import Options
 
 
 @click.command
-@shared
+@looking()
 def check(options: Options) -> int:
     """Run every check of a profile on its hosts, and change nothing. Exit 5 on a FAIL, 10 if a check could not tell.
 
@@ -21,7 +21,6 @@ def check(options: Options) -> int:
     from deploy import checking, wish
     from deploy.session import Session
 
-    without_events(options, "check")
     wished = wish.load(None, options)
     with Session(options.command("check")) as session:
         session.open(wished.hosts, locked=False)

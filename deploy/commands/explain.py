@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deploy.commands._options import Finite, shared, without_events
+from deploy.commands._options import Finite, looking
 from deploy.errors import ConfigError
 from deploy.options import Options
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--engine", metavar="NAME", help="Whose log it is: sglang, vllm, llamacpp; else it is recognised.")
 @click.option("--exit", "status", type=click.IntRange(0, 255), help="The status with which it ended, if known.")
 @click.option("--silent", type=Finite(min=0), metavar="SECONDS", help="It lives, and says nothing for so long.")
-@shared
+@looking("[LOGFILE|-] [KEY=VALUE]...")
 def explain(options: Options, engine: str | None, status: int | None, silent: float | None) -> int:
     """Say why a server died, or what it waits for: from LOGFILE, from stdin (- or a pipe), else what the hosts have.
 
@@ -37,7 +37,6 @@ def explain(options: Options, engine: str | None, status: int | None, silent: fl
       deploy explain profile=kimi-eagle3 --json
       deploy explain server.log --silent 600
     """
-    without_events(options, "explain")
     from deploy import engines, explaining, failures, logfile, wish
     from deploy.engines._log import Seen
 

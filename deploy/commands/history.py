@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from deploy.render import State
 
 COMMAND = 40  # characters of it in the list: one long command must not make every row wide
+ENDING = 30  # characters that how it ended needs beside the columns; with less room it has a line of its own
 
 
 @click.command
@@ -103,12 +104,20 @@ def _list(runs: list[RunSummary], as_json: bool) -> None:
     if not runs:
         click.echo("no runs yet: deploy up records one", err=True)
         return
-    rows = [_row(run) for run in runs]
-    head = ("RUN", "COMMAND", "HOSTS", "TOOK", "EXIT", "ACCEPT", "")
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head) - 1)]
-    for row in [head, *rows]:
-        line = "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
-        click.echo(_fitted(line.rstrip()))
+    click.echo("\n".join(lines(runs, _width())))
+
+
+def lines(runs: list[RunSummary], width: int | None) -> list[str]:
+    """The list in lines of `width` characters at most (None: as long as they are)."""
+    rows = [("RUN", "COMMAND", "HOSTS", "TOOK", "EXIT", "ACCEPT", ""), *(_row(run) for run in runs)]
+    *columns, _ = zip(*rows, strict=True)
+    widths = [max(map(len, column)) for column in columns]
+    aside = width is not None and width - sum(widths) - 2 * len(widths) < ENDING
+    told: list[str] = []
+    for *cells, ending in rows:
+        line = "  ".join(cell.ljust(size) for cell, size in zip(cells, widths, strict=True))
+        told += [f"{line}  {ending}"] if not aside else [line, f"    {ending}"] if ending else [line]
+    return [_fitted(line.rstrip(), width) for line in told]
 
 
 def _row(run: RunSummary) -> tuple[str, ...]:
@@ -119,7 +128,7 @@ def _row(run: RunSummary) -> tuple[str, ...]:
     length = render.number(run.accept_length)
     return (
         run.id,
-        render.one_line(f"{run.command} {run.profile}", COMMAND),
+        render.one_line(render.what(run.command, run.profile), COMMAND),
         render.one_line(hosts, COMMAND),
         render.seconds(run.seconds),
         render.one_line(code),
@@ -128,14 +137,17 @@ def _row(run: RunSummary) -> tuple[str, ...]:
     )
 
 
-def _fitted(line: str) -> str:
+def _width() -> int | None:
     # Only for people: what is piped into another program stays whole.
     if not sys.stdout.isatty():
-        return line
+        return None
     from shutil import get_terminal_size
 
-    width = get_terminal_size().columns
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return get_terminal_size().columns
+
+
+def _fitted(line: str, width: int | None) -> str:
+    return line if width is None or len(line) <= width else line[: width - 1] + "…"
 
 
 def _replay(events: Iterator[Event], *, speed: float, jsonl: bool, quiet: bool, verbose: int, **_: bool) -> None:

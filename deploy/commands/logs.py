@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deploy import host
-from deploy.commands._options import shared
+from deploy.commands._options import looking
 from deploy.errors import ConfigError, DeployError
 from deploy.options import Options
 
@@ -31,7 +31,7 @@ LONGEST = 24 * 3600.0
 @click.option(
     "--phase", is_flag=True, help="Not the log, but what it tells of the server's start: each phase, how long."
 )
-@shared
+@looking()
 def logs(options: Options, follow: bool, lines: int, phase: bool) -> int:
     """Print the server's log on stdout; with several hosts, each line begins with its host.
 
@@ -45,9 +45,9 @@ def logs(options: Options, follow: bool, lines: int, phase: bool) -> int:
     from deploy import running
     from deploy.session import Session, together
 
-    if options.output == "jsonl" or (options.output == "json" and (follow or not phase)):
+    if options.output == "json" and (follow or not phase):
         raise ConfigError(
-            "a log is neither a JSON document nor events",
+            "a log is no JSON document",
             remedy="deploy logs prints it as it is; deploy logs --phase --json is a document",
         )
     with Session("logs") as session:

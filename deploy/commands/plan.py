@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from deploy.commands._options import shared, without_events
+from deploy.commands._options import looking
 from deploy.options import Options
 
 
 @click.command
 @click.option("--offline", is_flag=True, help="Do not ask the hosts what runs now.")
-@shared
+@looking()
 def plan(options: Options, offline: bool) -> int:
     """Print steps, hosts, and the exact launch script and environment of each node; secrets are names only.
 
@@ -21,7 +21,6 @@ def plan(options: Options, offline: bool) -> int:
     """
     import json
 
-    without_events(options, "plan")
     from deploy import planning, wish
     from deploy.session import Session
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from deploy.commands._options import shared, without_events
+from deploy.commands._options import looking
 from deploy.options import Options
 
 
 @click.command
-@shared
+@looking()
 def status(options: Options) -> int:
     """Say what is deployed on each host: stopped, loading, serving or dead, derived there and now.
 
@@ -22,7 +22,6 @@ def status(options: Options) -> int:
     """
     import json
 
-    without_events(options, "status")
     from deploy import running, telling
     from deploy.session import Session
 

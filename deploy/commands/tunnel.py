@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from deploy.commands._options import shared, without_events
+from deploy.commands._options import looking
 from deploy.options import Options
 
 
 @click.command
 @click.option("-p", "--port", type=click.IntRange(0, 65535), default=0, help="The port here; any free one if not said.")
-@shared
+@looking()
 def tunnel(options: Options, port: int) -> int:
     """Open a port on this machine's loopback that leads to the head's server, which may listen on its own loopback.
 
@@ -24,7 +24,6 @@ def tunnel(options: Options, port: int) -> int:
     import json
     import socket
 
-    without_events(options, "tunnel")
     from deploy import running
     from deploy import tunnel as joining
     from deploy.errors import ConfigError

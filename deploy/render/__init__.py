@@ -15,11 +15,11 @@ from deploy.legible import clean, one_line
 from deploy.render._sink import guard, lost, written
 from deploy.render._speech import Speech
 from deploy.render._state import State, fold
-from deploy.render._words import doing, number, seconds
+from deploy.render._words import doing, number, seconds, what
 
 __all__ = [
     "Output", "Screen", "Silent", "Speech", "State", "View", "choose", "clean", "doing", "fold", "guard", "lost",
-    "number", "one_line", "seconds", "written",
+    "number", "one_line", "seconds", "what", "written",
 ]  # fmt: skip
 
 Output = Literal["auto", "live", "plain", "jsonl", "json", "quiet"]

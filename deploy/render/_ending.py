@@ -42,6 +42,8 @@ def _findings(state: State) -> Iterator[RenderableType]:
 def _boxes(state: State) -> Iterator[RenderableType]:
     # Hosts that failed of the same cause share a box that names them all.
     for same in _together(state.failures, lambda one: (one.kind, one.step, one.text, str(one.facts))):
+        if _words.is_stop(same[0]) and state.ended and state.ended.text == same[0].text:
+            continue  # the last line says it all
         yield _crash(same[0]) if same[0].kind == "crashed" else _box(same)
 
 

@@ -59,7 +59,9 @@ class Grid:
         for step in self.state.steps:
             cell = row.cell(step)
             style = STYLES[cell.mark] if cell.mark in ("pending", "skipped") else ""
-            table.add_row(self._sign(cell), Text(one_line(step), style), self._took(cell), self._words(row, cell, bar))
+            told_below = self.state.ended and cell.mark in ("failed", "left")
+            words = Text() if told_below else self._words(row, cell, bar)
+            table.add_row(self._sign(cell), Text(one_line(step), style), self._took(cell), words)
         yield table
         if self.state.ended is None and row.line and row.said and row.line != row.said.text:
             yield Text(one_line(row.line), style="dim", no_wrap=True, overflow="ellipsis")

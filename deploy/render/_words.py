@@ -85,9 +85,13 @@ def title(facts: Mapping[str, Any], hosts: int = 4) -> str:
     """What a run does and where, with at most `hosts` hosts named."""
     named = [str(host) for host in facts.get("hosts") or ()]
     where = ", ".join(named) if len(named) <= hosts else f"{len(named)} hosts"
-    command, profile = str(facts.get("command") or "run"), str(facts.get("profile") or "")
-    what = command if not profile or f"profile={profile}" in command.split() else f"{command} {profile}"
-    return one_line(f"{what} on {where}" if where else what)
+    words = what(str(facts.get("command") or "run"), str(facts.get("profile") or ""))
+    return one_line(f"{words} on {where}" if where else words)
+
+
+def what(command: str, profile: str) -> str:
+    """A command with its profile, which it may have named itself: up profile=kimi, smoke kimi."""
+    return command if not profile or f"profile={profile}" in command.split() else f"{command} {profile}"
 
 
 def is_stop(failure: Event) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TextIO, cast
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live as Moving
 from rich.text import Text
 
@@ -32,10 +32,14 @@ class Live:
             console=self.console, get_renderable=self.grid, refresh_per_second=8, redirect_stdout=False
         )
 
-    def grid(self) -> Grid:
+    def grid(self) -> RenderableType:
         """The state now; a replay's clock goes on from its latest event."""
         state = self.state
-        return Grid(state, state.at if self.over or state.ended else state.at + time.monotonic() - self.heard)
+        if self.over or state.ended:
+            return Grid(state, state.at)
+        # While it moves the cursor stands on an empty line: a key that the terminal echoes, as ^C, behind a line that
+        # is full would begin a new one, and the grid would be redrawn one too low.
+        return Group(Grid(state, state.at + time.monotonic() - self.heard), Text())
 
     def on(self, event: Event) -> None:
         """Take the event in, and tell it above the grid where everything said is wanted."""

@@ -68,13 +68,13 @@ def test_engines_of_profiles_deployments_and_who_is_at_work(tmp_path: Path) -> N
     assert [one["engine"] for one in row["engines"] if one["python"].endswith("fake_server.py")] == ["sglang"]
 
 
-def terminal(project: Project, columns: int) -> str:
+def terminal(project: Project, command: str, columns: int) -> str:
     """What a terminal of that width is shown."""
     primary, secondary = pty.openpty()
     fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     env = {key: value for key, value in project.environ.items() if key not in ("COLUMNS", "LINES")}
     with subprocess.Popen(
-        project.argv("hosts"), cwd=project.folder, env=env, stdout=secondary, stderr=secondary, stdin=secondary
+        project.argv(command), cwd=project.folder, env=env, stdout=secondary, stderr=secondary, stdin=secondary
     ) as process:
         os.close(secondary)
         told = b""
@@ -88,11 +88,13 @@ def terminal(project: Project, columns: int) -> str:
     return told.decode().replace("\r\n", "\n")
 
 
-def test_a_narrow_terminal_gets_a_paragraph_for_each_host(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("command", "column"), [("hosts", "python"), ("status", "state")])
+def test_a_narrow_terminal_gets_a_paragraph_for_each_row(command: str, column: str, tmp_path: Path) -> None:
     project = Project(tmp_path / "project")
-    wide, narrow = terminal(project, 300), terminal(project, 40)
+    wide, narrow = terminal(project, command, 300), terminal(project, command, 20)
     assert wide.startswith("host") and len(wide.splitlines()) == 2
-    assert "localhost" in narrow.splitlines()[0] and any(line.startswith("  python") for line in narrow.splitlines())
+    assert "localhost" in narrow.splitlines()[0]
+    assert any(line.startswith(f"  {column}") for line in narrow.splitlines())
 
 
 def test_who_is_waited_for_is_told(tmp_path: Path) -> None:

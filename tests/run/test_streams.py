@@ -87,7 +87,7 @@ ERRORS: list[tuple[list[str], int, str, str]] = [
     (["status", "--no-such-option"], 2, "ConfigError", "--no-such-option"),
     (["nothing"], 2, "ConfigError", "there is no command"),
     (["plan", "profile=nothing"], 2, "ConfigError", "nothing"),
-    (["logs"], 2, "ConfigError", "a log is neither"),
+    (["logs"], 2, "ConfigError", "a log is no JSON"),
     (["history", "none"], 2, "ConfigError", "there are no runs"),
     (["history", "none", "--replay"], 2, "ConfigError", "a replay is no document"),
     (["profile", "show", "nothing"], 2, "ConfigError", "nothing"),

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from deploy import cli, errors, lease, registry
 from deploy.errors import DeployError
@@ -43,6 +44,22 @@ def test_help_shows_examples_and_imports_nothing_heavy(command):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "imported:\n")
     assert re.search(rf"Examples:\n +deploy {command}", done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("command", "usage", "events"),
+    [
+        ("up", "up [OPTIONS] [KEY=VALUE]...", True),
+        ("status", "status [OPTIONS] [KEY=VALUE]...", False),
+        ("logs", "logs [OPTIONS] [KEY=VALUE]...", False),
+        ("ask", "ask [OPTIONS] QUESTION [KEY=VALUE]...", False),
+        ("explain", "explain [OPTIONS] [LOGFILE|-] [KEY=VALUE]...", False),
+    ],
+)
+def test_help_has_no_option_that_the_command_refuses(command, usage, events):
+    told = CliRunner().invoke(getattr(registry.load("deploy.commands", command, "command"), command), ["--help"]).output
+    assert told.startswith(f"Usage: {usage}\n")
+    assert [f" {option}" in told for option in ("--jsonl", "-q,", "-v,", "-y,")] == [events] * 4
 
 
 def test_the_commands_stand_in_the_order_in_which_a_user_meets_them(project):
@@ -150,7 +167,8 @@ def test_a_draft_on_a_host_that_does_not_answer_is_exit_3(tmp_path):
 
 def test_a_host_that_somebody_holds_is_exit_4(project):
     port = project.fake()
-    at = Host.model_validate({"name": "here", "transport": "local", "lock": str(project.folder / "lock")})
+    own = {name: str(project.folder / name) for name in ("lock", "work")}  # the audit of whoever tests is not ours
+    at = Host.model_validate({"name": "here", "transport": "local", **own})
     with lease.take(at, LocalTransport(), "up profile=theirs"):
         done = project.run("up", "profile=fake")
     assert done.code == 4

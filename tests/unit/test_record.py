@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy import record
-from deploy.commands.history import history
+from deploy.commands.history import history, lines
 from deploy.errors import ConfigError, DeployError
 from deploy.events import Event
 from deploy.host import hide
@@ -297,6 +297,20 @@ fails
 def test_the_list_is_a_table(project):
     assert told(project, "--limit", "2") == LIST
     assert [run["exit_code"] for run in json.loads(told(project, "--json"))] == [6, 9, None, 0]
+
+
+def test_on_a_narrow_terminal_how_a_run_ended_has_a_line_of_its_own(project):
+    runs = record.summaries(project / "runs")
+    head, first, ending, *rest = lines(runs, 80)
+    assert (head.split()[0], first.split()[0], len(rest)) == ("RUN", FLEET, 6)
+    assert ending.startswith("    ") and runs[0].text.startswith(ending.strip(" …"))
+    assert all(len(line) <= 80 for line in lines(runs, 80))
+    assert len(lines(runs, 120)) == 5
+
+
+def test_a_profile_that_the_command_names_is_not_told_twice():
+    named, other = record.RunSummary("a", "up profile=kimi", "kimi"), record.RunSummary("b", "smoke", "kimi")
+    assert [line.count("kimi") for line in lines([named, other], None)] == [0, 1, 1]
 
 
 def test_a_run_shows_steps_failures_and_verdict(project):

@@ -52,6 +52,12 @@ def test_a_client_that_is_killed_leaves_the_cursor_on():
     assert before_the_end.rindex("\x1b[?25h") > before_the_end.rindex("\x1b[?25l")
 
 
+def test_a_key_that_is_echoed_does_not_shift_the_grid():
+    sent = on_a_terminal("up.jsonl").replace("\x1b[?25h", "")
+    before_each_redrawing = re.findall(r"(.)\r\x1b\[2K", sent, re.DOTALL)
+    assert before_each_redrawing and set(before_each_redrawing) == {"\n"}
+
+
 @pytest.mark.parametrize("verbosity", [0, 2])
 def test_a_host_cannot_steer_the_terminal(verbosity):
     sent = on_a_terminal("fleet.jsonl", verbosity)

@@ -161,6 +161,10 @@ def test_an_interruption_is_no_failure(error, text, told):
     live.still(state, Screen(picture, io.StringIO(), {"COLUMNS": "100"}))
     assert ("✗" in picture.getvalue(), "launch · failed" in picture.getvalue()) == (error != "Interrupted",) * 2
     assert text in picture.getvalue().partition("╭")[0]
+    ended = render.fold(state, Event("run_ended", text, at=6.0, facts={"exit_code": 130}))
+    picture = io.StringIO()
+    live.still(ended, Screen(picture, io.StringIO(), {"COLUMNS": "100"}))
+    assert picture.getvalue().count(text) == (1 if error == "Interrupted" else 2), "the last line, and a failure's box"
 
 
 @pytest.mark.parametrize(("verbosity", "told"), [(0, False), (1, True)])
