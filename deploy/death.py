@@ -14,6 +14,7 @@ from deploy.state import Run, reread
 
 KEPT = 256 << 10  # bytes of its log that are read for the cause
 FOLLOWED = 5  # consequences that are told
+SHOWN = 1500  # characters of its log that are shown where nothing explains it
 FULL = 1 << 20  # bytes; a disk with less is no place for a log
 
 
@@ -36,13 +37,13 @@ def explained(node: Node, remote: Remote, how: str, log: str, seen: Seen = UNSEE
     if disk.free < FULL:
         return LaunchFailed(
             f"{name}: the server {how}, and its disk is full",
-            evidence=f"{disk.free} bytes are free on {disk.mount} ({disk.kind})\n{log[-1500:]}",
+            evidence=f"{disk.free} bytes are free on {disk.mount} ({disk.kind})\n{end(log)}",
             remedy="make room there, and run the command again; it may have died of a log that it could not write",
         )
     if known:
         return _died(name, how, known)
     remedy = "its log is above; the whole of it: deploy logs"
-    return LaunchFailed(f"{name}: the server {how}", evidence=log[-1500:], remedy=remedy)
+    return LaunchFailed(f"{name}: the server {how}", evidence=end(log), remedy=remedy)
 
 
 def _died(name: str, how: str, told: Explanation) -> LaunchFailed:
@@ -58,6 +59,14 @@ def cause(told: Explanation) -> str:
 def evidence(told: Explanation) -> str:
     """The lines that show it, and what only followed."""
     return "\n".join([told.evidence, *(f"it followed: {words}" for words in told.consequences[:FOLLOWED])])
+
+
+def end(log: str) -> str:
+    """Its last lines, none without its beginning: what tells that something is a secret stands in front of it."""
+    if len(log) <= SHOWN:
+        return log
+    *_, last = log.rstrip("\n").rpartition("\n")
+    return log[-SHOWN - 1 :].partition("\n")[2] if len(last) < SHOWN else last[:SHOWN]
 
 
 def _how(run: Run) -> str:

@@ -19,10 +19,13 @@ NEXT, STILL = "\x1d", "\x1e"
 
 
 class Starts:
-    """The starts of which a host sends the lines, one after the other; `start` is the last one."""
+    """The starts of which a host sends the lines, one after the other; `start` is the last one.
 
-    def __init__(self, engine: Engine, version: str | None) -> None:
-        self._engine, self._version, self.words = engine, version, engine.WORDS
+    `alive`: whether the first one's server lives; that of a dead one is over with the last line of its log.
+    """
+
+    def __init__(self, engine: Engine, version: str | None, *, alive: bool = True) -> None:
+        self._engine, self._version, self.words, self._alive = engine, version, engine.WORDS, alive
         self.start: Start | None = None
 
     def lines(self, lines: Sequence[str], heard: float) -> list[str]:
@@ -31,13 +34,21 @@ class Starts:
 
     def _line(self, line: str, heard: float) -> str | None:
         if line.startswith(STILL):
-            return self.start.still(float(line.removeprefix(STILL)), heard) if self.start else None
+            return self._still(float(line.removeprefix(STILL)), heard)
         if not line.startswith(NEXT):
             return self.start.line(line, heard) if self.start else None
         begin, _, folder = line.removeprefix(NEXT).partition(" ")
         first = self.start is None  # the next run is followed from its launch on
         self.start = Start(self._engine, self._version, heard, int(begin), replay=first)
         return f"run {render.one_line(folder.rpartition('/')[2])}"
+
+    def _still(self, seconds: float, heard: float) -> str | None:
+        if self.start is None:
+            return None
+        if self._alive:
+            return self.start.still(seconds, heard)
+        self.start.end(heard)
+        return None
 
 
 class Start:
@@ -48,6 +59,7 @@ class Start:
     def __init__(self, engine: Engine, version: str | None, heard: float, begin: int = 0, *, replay: bool) -> None:
         self._log, self._cut = Heard(engine, version, heard, replay=replay), begin > 0
         self._begun: float | None = None
+        self._end = float("inf")
         self._told = ("", float("-inf"))
 
     @property
@@ -75,6 +87,11 @@ class Start:
         standing = self._log.standing
         return None if standing is None or self.over or self._begun is None else self._tell(standing, heard)
 
+    def end(self, heard: float) -> None:
+        """Nothing more comes, ever: its server is dead."""
+        self._log.still(0.0, heard)
+        self._end = heard
+
     def _tell(self, standing: Standing, heard: float) -> str:
         now = self._log.now(heard)
         self._told = (str(standing.stage), now)
@@ -93,11 +110,12 @@ class Start:
             return ["nothing tells how far it is"]
         if self.over:
             return [*rows, "ready"]
-        event = Event("said", standing.text, facts={**self._log.facts(heard, {}), "elapsed": None})
+        event = Event("said", standing.text, facts={**self._log.facts(min(heard, self._end), {}), "elapsed": None})
         return [*rows[:-1], f"{rows[-1]}  {render.doing(event)}"]
 
     def document(self, heard: float) -> Mapping[str, Any]:
         """The same, for programs."""
+        heard = min(heard, self._end)
         known = self._log.startup.whole or not self._cut
         facts = self._log.facts(heard, {}) if known else {}
         facts.pop("elapsed", None)  # the last of its seconds

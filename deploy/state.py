@@ -130,6 +130,11 @@ class Place:
         return self.machine.current(self.deployment)
 
     @property
+    def adopted(self) -> bool:
+        """Whether the run was there already when the host was locked."""
+        return self.current is not None and self.current.id == self.run
+
+    @property
     def previous(self) -> Run | None:
         """The last run that had passed its gates before the current one."""
         known = self.machine.deployments.get(self.deployment)

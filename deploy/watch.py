@@ -7,6 +7,8 @@ import math
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from deploy import host
@@ -21,34 +23,43 @@ GRACE = 2.0  # seconds for a server to end by itself after a fatal line, and to 
 SHORT = 5.0  # seconds of silence that are not worth a word
 SILENT = 60.0  # seconds; the program on the host says every second that it lives
 KEPT = 256 << 10  # characters of the log, for the explanation of a death
+MARKS = 200  # lines from before these, of those that tell how far the server is
 EARLIER = 1 << 20  # bytes of a log that is there already: a server that is adopted may have written for weeks
 
 
 class Tail:
-    """The last lines of a log, so many characters in all."""
+    """The last lines of a log, so many characters in all; and from before these, the last that have one of some words:
+    what a silence means depends on how far the server is.
+    """
 
-    def __init__(self, kept: int) -> None:
+    def __init__(self, kept: int, words: Sequence[str]) -> None:
         self._lines: deque[str] = deque()
-        self._size, self._kept = 0, kept
+        self._earlier: deque[str] = deque(maxlen=MARKS)
+        self._size, self._kept, self._words = 0, kept, words
 
     def add(self, line: str) -> None:
         self._lines.append(line)
         self._size += len(line) + 1
         while self._size > self._kept and len(self._lines) > 1:
-            self._size -= len(self._lines.popleft()) + 1
+            gone = self._lines.popleft()
+            self._size -= len(gone) + 1
+            if any(word in gone for word in self._words):
+                self._earlier.append(gone)
 
     def __str__(self) -> str:
-        return "".join(f"{line}\n" for line in self._lines)
+        return "".join(f"{line}\n" for line in (*self._earlier, *self._lines))
 
 
 class Watch:
-    """Hears a run; `turn` is set when its readiness can be asked for, or waiting for it makes no sense any more.
+    """Hears a run. `heard` is set when what its log had already is heard, `turn` when its readiness can be asked for or
+    waiting for it makes no sense any more.
 
     over       dead, silent for too long, beyond help, the host lost, or the run is being stopped
-    ready      its log said so, or its engine has no such line
+    ready      its log said so, or may have said so before what is read of it, or its engine has no such line
     gone, exit the launcher has ended, and the code that it wrote (None: it was killed)
     lost       an engine's process that is gone: its title, pid, and how it ended
-    fatal      it said what it never recovers from, and lives on: SGLang whose port is taken never ends (0.5.23)
+    fatal      it said what it never recovers from, and lives on: SGLang whose port is taken never ends (0.5.23). Not
+               once it is ready: then such words may be those of somebody's request
     stalled    no host of its replica showed a sign of life for `ready.stall`
     silence    seconds since its own last sign of life, as the host told it last; `sign` is which one that was
     compilers  the command lines of its compilers that are at work
@@ -57,20 +68,20 @@ class Watch:
     """
 
     def __init__(self, node: Node, remote: Remote, run: Run) -> None:
-        self.over, self.turn = threading.Event(), threading.Event()
-        self.ready = node.engine.READY is None
+        self.over, self.turn, self.heard = threading.Event(), threading.Event(), threading.Event()
+        self.ready = False
         self.gone, self.lost = False, ""
         self.exit: int | None = None
         self.fatal, self.stalled = False, False
-        self.error: DeployError | None = None
+        self.error: Exception | None = None
         self.silence, self.sign = 0.0, ""
         self.compilers: tuple[str, ...] = ()
         self.stopped: tuple[str, ...] = ()
         self.oom: tuple[str, ...] = ()
         self.unread = ""
-        self.log = Tail(KEPT)
-        if self.ready:
-            self.turn.set()
+        self.log = Tail(KEPT, node.engine.WORDS)
+        if node.engine.READY is None:
+            self._get_ready()
         self.loading = Loading(node, remote)
         self._node, self._remote = node, remote
         self._doomed, self._closed, self._ended, self._compiles = math.inf, False, False, False
@@ -97,16 +108,20 @@ class Watch:
                 rest += self._read()
                 *lines, rest = rest.split(b"\n")
                 for line in lines:
-                    self._hear(json.loads(line))
-        except DeployError as error:
+                    self._hear(_document(line, self._remote.host.name))
+        except Exception as error:  # noqa: BLE001 - raised again where somebody waits
             self.error = error
         finally:
             if not self._closed:
                 self._stop()
 
-    def _stop(self) -> None:
-        self.over.set()
+    def _get_ready(self) -> None:
+        self.ready = True
         self.turn.set()
+
+    def _stop(self) -> None:
+        for event in (self.over, self.turn, self.heard):
+            event.set()
 
     def _read(self) -> bytes:
         try:
@@ -129,9 +144,13 @@ class Watch:
                 self._remote.say(f"it {how}", gone=True)
         elif "log" in told:
             self._lines(told["log"])
+        elif "from" in told:
+            if told["from"] and self._remote.place.adopted:
+                self._get_ready()
         elif "lost" in told:
             self._lose(**told["lost"])
         else:
+            self.heard.set()
             self.silence, self.sign = told["silent"], told["sign"]
             self.stopped = tuple(told["stopped"])
             self._look(tuple(told["compilers"]))
@@ -172,9 +191,8 @@ class Watch:
         for line in lines:
             self.log.add(line)
             if ready and ready.search(line):
-                self.ready = True
-                self.turn.set()
-            if fatal and fatal.search(line):
+                self._get_ready()
+            if fatal and not self.ready and fatal.search(line):
                 self._doomed = min(self._doomed, time.monotonic())
         self.loading.hear(lines)
 
@@ -182,6 +200,18 @@ class Watch:
         """Told at once; the end of waiting comes when the launcher has had its time to say more."""
         self.lost = f"{title} (pid {pid}{_how(status)})"
         self._remote.say(f"{self.lost} is gone", gone=True)
+
+
+def _document(line: bytes, name: str) -> dict[str, Any]:
+    """What the program on the host of that name tells. DeployError where something else speaks in between."""
+    with suppress(ValueError):
+        if isinstance(told := json.loads(line), dict):
+            return told
+    raise DeployError(
+        f"{name}: the watch program says what it should not",
+        evidence=line[-500:].decode(errors="replace"),
+        remedy="does the host's python3 print something of its own? a sitecustomize.py may do so",
+    )
 
 
 def _how(status: int | None) -> str:

@@ -82,7 +82,7 @@ def _starts(host: str, run: Run) -> Starts:
     if node is None or not node.engine.WORDS:
         what = f"engine {node.profile.engine.name!r} has no known phases" if node else "its manifest cannot be read"
         raise ConfigError(f"{host}: {what}", remedy="without --phase, the log is printed as it is")
-    return Starts(node.engine, (run.manifest or {}).get("engine_version"))
+    return Starts(node.engine, (run.manifest or {}).get("engine_version"), alive=run.alive)
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,8 @@ class Reader:
             _write([f"{self.prefix}{rest.decode(errors='replace')}{end}"] if rest else [])
             self._judge(process)
         if self.starts and self.starts.start and not following and not self.quiet:
-            self._write(self.starts.start.rows(time.monotonic()))
+            ending = [] if self.run.alive or self.follow else [self.run.ending]
+            self._write([*self.starts.start.rows(time.monotonic()), *ending])
 
     def _shown(self, lines: list[str], following: bool) -> list[str]:
         if self.starts is None:

@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import sys
 import threading
 import time
@@ -42,11 +43,11 @@ def looks(
         "py-spy.txt": lambda: python_stacks(members, each),
         "kernel-stacks.txt": lambda: kernel_stacks(members),
         "connections.txt": lambda: connections(members, port),
-        "disks.txt": lambda: disks(paths, each),
+        "disks.txt": lambda: disks(paths, each / 2),  # one program after the other
         "shm.txt": shared_memory,
         "memory.txt": lambda: memory(members),
         "nvidia-smi.txt": lambda: gpus(each),
-        "dmesg.txt": lambda: kernel_words(each),
+        "dmesg.txt": lambda: kernel_words(each / 2),
     }
 
 
@@ -108,6 +109,15 @@ def main(folder: str, port: str, seconds: str, *paths: str) -> None:
     tell(end=True)
 
 
+def end_programs() -> None:
+    """What was asked and has not answered is not left behind."""
+    for one in everyone().values():
+        if one.ppid == os.getpid():
+            with contextlib.suppress(OSError):
+                os.kill(one.pid, signal.SIGKILL)
+
+
 with contextlib.suppress(BrokenPipeError):  # nobody listens any more
     main(*sys.argv[1:])
+end_programs()
 os._exit(0)  # not after threads that hang

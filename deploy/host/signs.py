@@ -114,6 +114,11 @@ class Signs:
                 self.looked = time.monotonic()
             time.sleep(min(SLOWEST, max(PACE, SPARED * (time.thread_time() - spent))))
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """What is seen of it now, beside how long ago that was."""
+        return {"sign": self.what, "compilers": self.compilers, "stopped": self.stopped}
+
     def sign(self, what: str) -> None:
         self.last, self.what = time.monotonic(), what
         self.grown.clear()
@@ -162,9 +167,12 @@ class Signs:
         return None
 
     def _note(self, one: Member, parent: Member | None) -> None:
-        """A fork has its parent's title, until it becomes something else or ends, which is no loss."""
+        """A fork has its parent's title, until it becomes something else or ends, which is no loss.
+
+        One that has ended before it was seen to live still has its title, until its parent asks for it.
+        """
         forked = parent is not None and parent.name == one.name
-        if one.name.startswith(TITLES) and not forked and one.state not in "ZX" and one.pid not in self.engines:
+        if one.name.startswith(TITLES) and not forked and one.pid not in self.engines:
             self.engines[one.pid] = (one, title(one.pid) or one.name)
 
     def _grows(self, what: str, now: dict[Any, int]) -> None:

@@ -1,13 +1,15 @@
 """Follow a run's log, its launcher's life and its signs of life: watch.py FOLDER PID TICKS OFFSET.
 
 The log is read from OFFSET on, in bytes since the launch; below zero, from so many before its end. Prints JSON lines:
+{"from": the byte at which it begins to read}    at first
 {"log": [line, ...]}    as it grows
 {"alive": true, "silent": seconds since the last sign of life, "sign": which one that was, "compilers": [the command
     lines of those at work], "stopped": [processes that a signal has stopped]}    once a second
 {"lost": {title, pid, status}}    as soon as a process that its engine had given a title is gone
 {"gone": whether the launcher is, "exit": its code or null, "oom": [the kernel's lines about processes of it that it has
     killed], "unread": why these cannot be read}    at the end, after the last words of the log
-After a loss the launcher has GRACE to end, and to say more. Looks every 50 ms, asks no server.
+After a loss the launcher has GRACE to end, and to say more. Looks every 50 ms, asks no server. However much is written
+into the log, by whomever, none of this comes later for it.
 Runs on the host: Python >= 3.8, standard library only.
 """
 
@@ -19,7 +21,7 @@ import re
 import sys
 import threading
 import time
-from typing import Any
+from typing import Any, Iterator  # noqa: UP035 - Python 3.8
 
 from deploy.host.kernel import kills, oom_kills, ring
 from deploy.host.log import Log, gap
@@ -27,6 +29,7 @@ from deploy.host.signs import Signs
 
 LINE = 4000
 CHUNK = 1 << 20
+BEHIND = 16 << 20  # bytes of the log that are still read once it is over; of more, the end
 LOOK = 0.05  # seconds
 REST = 1.0  # seconds
 GRACE = 2.0  # seconds; SGLang tells a scheduler's exit code, and ends, within a second
@@ -67,6 +70,19 @@ class Lines:
             more, self.rest = [*more, self.rest], b""
         self.grown = time.monotonic()
         return shown([*whole, *more])
+
+    def last(self) -> Iterator[list[str]]:
+        """What was written until now; who goes on writing (a process that was left behind) is not waited for."""
+        try:
+            _, end = self.log.ends()
+        except OSError:
+            end = self.offset
+        if end - self.offset > BEHIND:
+            yield shown([self.rest, gap(end - BEHIND - self.offset)])
+            self.offset, self.rest = end - BEHIND, b""
+        while self.offset < end and (lines := self.lines()) is not None:
+            yield lines
+        yield shown([self.rest])
 
     def quiet(self) -> list[str] | None:
         """A line without an end counts once it has rested: the last state of a progress bar has none."""
@@ -118,30 +134,28 @@ def kernel(since: str, signs: Signs, killed_before: int | None) -> dict[str, Any
 def main(folder: str, pid: str, ticks: str, offset: str) -> None:
     text, signs, killed = Log(folder), Signs(folder, pid), oom_kills()
     log, told, lost, since = Lines(text, start(text, int(offset))), 0.0, None, 0.0
+    tell(**{"from": log.offset})
     looking = threading.Thread(target=signs.keep_looking, daemon=True)
     looking.start()
-    while True:
-        living = alive(pid, ticks)  # before the log: its last words come after we saw it die
+    while living := alive(pid, ticks):
         lines = log.lines()
         if lines:
             signs.heard(lines)
             tell(log=lines)
-        if living and lost is None and (lost := signs.lost()):
+        if lost is None and (lost := signs.lost()):
             since = time.monotonic()
             tell(lost=lost)
-        if lines is not None:
-            continue
-        if not living or (lost and time.monotonic() - since > GRACE):
+        if lost and time.monotonic() - since > GRACE:
             break
         if time.monotonic() - told >= 1:
             told = time.monotonic()
             if not looking.is_alive():
                 sys.exit("the thread that looks for signs of life has ended")
-            seen = {"sign": signs.what, "compilers": signs.compilers, "stopped": signs.stopped}
-            tell(alive=True, silent=round(told - signs.last, 1), **seen)
-        time.sleep(LOOK)
-    if last := shown([log.rest]):
-        tell(log=last)
+            tell(alive=True, silent=round(told - signs.last, 1), **signs.told)
+        if lines is None:
+            time.sleep(LOOK)
+    for lines in filter(None, log.last()):
+        tell(log=lines)
     code = None if living else exit_code(folder)
     found = kernel(ticks, signs, killed)
     if found["unread"] and code not in (None, 128 + KILL) and not lost:  # nothing was killed: no reason to guess

@@ -18,7 +18,7 @@ from tenacity import (
 )
 
 from deploy import death
-from deploy.errors import DeployError, Interrupted, LaunchFailed, NotReady
+from deploy.errors import Interrupted, LaunchFailed, NotReady
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.state import reread
@@ -39,7 +39,9 @@ def wait(node: Node, remote: Remote) -> str:
     watch = Watch(node, remote, reread(remote, remote.place))
     asked = _Readiness(node, remote, watch, started + node.profile.ready.deadline)
     try:
-        if not (_adopted(remote) and asked.answers()):
+        if remote.place.adopted:
+            watch.heard.wait(SHORTEST)  # how long its start took counts, though nobody waited for it
+        if not (remote.place.adopted and asked.answers()):
             _poll(asked, watch)
     except RetryError:
         raise _ending(asked, watch, time.monotonic() - started) from None
@@ -52,18 +54,12 @@ def wait(node: Node, remote: Remote) -> str:
     return f"{'alive, its head is' if node.rank else ''} ready after {waited:.1f} s{watch.loading.finish()}".lstrip()
 
 
-def _adopted(remote: Remote) -> bool:
-    """Whether it was there when the host was locked: then its ready line may be older than what its log still has."""
-    current = remote.place.current
-    return current is not None and current.id == remote.place.run
-
-
 class _Readiness:
-    """What readiness is asked by, one request at a time, and what was answered last."""
+    """What readiness is asked by, one request at a time, and what came of the last one: `last`, in words."""
 
     def __init__(self, node: Node, remote: Remote, watch: Watch, end: float) -> None:
         self.node, self.remote, self.watch, self.end = node, remote, watch, end
-        self.last, self.broken = "", 0
+        self.last, self.silent, self.broken = "", True, 0
 
     def answers(self) -> bool:
         """Whether it is ready, and has generated for us.
@@ -81,11 +77,13 @@ class _Readiness:
     def _generates(self) -> bool:
         """Servers say 200 while what generates behind them is dead (sglang#8115, #4191), so one answer must come.
 
-        What it says is judged by `smoke`. 503 is a server under load, or not yet ready.
+        What it says is judged by `smoke`, a refusal (4xx) too. 503 is a server under load, or not yet ready; after
+        any other 5xx it has generated nothing.
         """
         question = self.node.engine.chat(self.node.served_name, "Hello", TOKENS)
         reply = self._ask("POST", question.path, dict(question.body), limit=GENERATION)
-        self.broken = 0 if reply or self.watch.over.is_set() else self.broken + 1
+        answered = reply is not None and (reply.status < 500 or reply.status == 503)
+        self.broken = 0 if answered or self.watch.over.is_set() else self.broken + 1
         if self.broken == TRIES:
             if self.node.profile.nodes > 1:
                 self.remote.pause(GRACE)  # another rank of it may have died, and then that is what failed
@@ -94,7 +92,7 @@ class _Readiness:
                 evidence=self.last,
                 remedy="what generates behind its port is dead or hangs: deploy logs, then deploy restart",
             )
-        return reply is not None and reply.status != 503
+        return reply is not None and reply.status < 500
 
     def _ask(self, method: str, path: str, body: Any = None, *, limit: float = ATTEMPT) -> HttpReply | None:
         """One request; None where no answer came, or none is worth waiting for any more."""
@@ -120,11 +118,11 @@ class _Readiness:
 
     def _told(self, request: str, answer: HttpReply | Exception) -> HttpReply | None:
         if isinstance(answer, ConnectionError | TimeoutError):
-            self.last = f"{request}: {answer or type(answer).__name__}"
+            self.last, self.silent = f"{request}: {answer or type(answer).__name__}", True
             return None
         if isinstance(answer, Exception):
             raise answer
-        self.last = f"{request}: {answer.status} {answer.body[:200].decode(errors='replace')}"
+        self.last, self.silent = f"{request}: {answer.status} {answer.body[:200].decode(errors='replace')}", False
         if answer.status in (401, 403):
             raise NotReady(
                 f"{self.remote.host.name}: it serves, but refuses {'our key' if self.remote.place.key else 'us'}",
@@ -148,7 +146,7 @@ def _poll(asked: _Readiness, watch: Watch) -> None:
     poll(lambda: (watch.ready or follows) and not watch.over.is_set() and asked.answers())
 
 
-def _ending(asked: _Readiness, watch: Watch, waited: float) -> DeployError:
+def _ending(asked: _Readiness, watch: Watch, waited: float) -> Exception:
     """Which of the other endings it was."""
     node, remote = asked.node, asked.remote
     name = remote.host.name
@@ -160,16 +158,16 @@ def _ending(asked: _Readiness, watch: Watch, waited: float) -> DeployError:
         return Interrupted(f"{name}: stopped waiting after {waited:.0f} s; the server goes on loading")
     if watch.stalled:
         return _silence(node, remote, watch, asked.last)
-    return _late(f"{name}: not ready after {waited:.0f} s{_where(watch)}", watch, asked.last)
+    return _late(f"{name}: not ready after {waited:.0f} s{_where(watch)}", asked, watch)
 
 
-def _late(what: str, watch: Watch, answered: str) -> NotReady:
+def _late(what: str, asked: _Readiness, watch: Watch) -> NotReady:
     """The deadline is over, and it may yet come."""
-    words = str(watch.log)[-1500:]
+    words = death.end(str(watch.log))
     if watch.ready:
-        what = f"{what}, though its log says so: it does not answer"
+        what = f"{what}, though its log says so: it {'does not answer' if asked.silent else 'answers otherwise'}"
         remedy = "raise ready.deadline, or look at what it says: deploy logs"
-        return NotReady(what, evidence=f"{answered}\n{words}", remedy=remedy)
+        return NotReady(what, evidence=f"{asked.last}\n{words}", remedy=remedy)
     if watch.compilers:
         remedy = "raise ready.deadline: what its compilers make is kept for the next start"
         return NotReady(f"{what}: it compiles kernels", evidence="\n".join(watch.compilers), remedy=remedy)
@@ -183,7 +181,7 @@ def _where(watch: Watch) -> str:
 
 def _silence(node: Node, remote: Remote, watch: Watch, answered: str) -> NotReady:
     what = f"{remote.host.name}: no sign of life for {watch.silence:.0f} s, and it is not ready{_where(watch)}"
-    words = "\n".join(part for part in (answered, str(watch.log)[-1500:]) if part)
+    words = "\n".join(part for part in (answered, death.end(str(watch.log))) if part)
     if watch.stopped:
         evidence = "\n".join((*watch.stopped, words))
         return NotReady(f"{what}: processes of it are stopped", evidence=evidence, remedy="kill -CONT them")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.project import Project
+from tests.project import Project, until
+from tests.run.test_odd_answers import ODD
 
 READY = {"deadline": 25, "stall": 2}  # seconds
 
@@ -57,8 +59,17 @@ ENDINGS = {
     ),
     "it wants a key": Ending({"api_key": "k", "codes": {"/health_generate": 401}}, 7, ("refuses us", "401")),
     "it says 200, and breaks off each generation": Ending({"drop": "/v1/chat"}, 7, ("generates nothing",)),
+    "it says 200, and each generation fails": Ending(
+        {"codes": {"/v1/chat/completions": 500}}, 7, ("generates nothing", "completions: 500")
+    ),
+    "it answers nothing": Ending(
+        {"hang": "/health_generate"}, 7, ("does not answer",), fields={"ready": {"deadline": 3, "stall": 60}}
+    ),
     "it says 200, and generates nothing": Ending(
-        {"dead_backend": True}, 7, ("does not answer",), fields={"ready": {"deadline": 4, "stall": 60}}
+        {"dead_backend": True},
+        7,
+        ("answers otherwise", "health_generate: 503"),
+        fields={"ready": {"deadline": 4, "stall": 60}},
     ),
 }
 
@@ -85,3 +96,20 @@ def test_one_that_is_not_ready_at_once_is_asked_ever_less_often(project: Project
     log = (Path(project.status()["folder"]) / "server.log").read_text()
     asked = log.count('"GET /health_generate HTTP/1.1" 503')
     assert 3 <= asked <= 10, asked  # 0.05, 0.1, 0.2, ... s between them
+
+
+def test_a_busy_one_that_is_adopted_is_asked_again_whatever_the_end_of_its_log_says(project: Project) -> None:
+    odd = project.folder / "odd.json"
+    odd.write_text("{}")
+    engine = {"name": "sglang", "python": str(ODD)}
+    project.fake(engine=engine, env={"ODD": f"@{odd}"}, ready={"deadline": 10, "stall": 60})
+    assert project.run("up", "profile=fake").code == 0
+    log = Path(project.status()["folder"]) / "server.log"
+    with log.open("a") as more:
+        more.write("Receive: text='what does [Errno 98] mean?'\n" * 50_000)
+    odd.write_text(json.dumps({"/health_generate": {"status": 503, "body": "busy", "seconds": 3}}))
+    with project.started("up", "profile=fake") as again:
+        until(lambda: '"GET /health_generate HTTP/1.1" 503' in log.read_text()[-1000:], what="a first answer")
+        odd.write_text("{}")
+        _, err = again.communicate(timeout=60)
+    assert (again.returncode, "launch" in err) == (0, False), err

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 from itertools import pairwise
 from typing import Any
 
-from tests.project import Project
+from tests.project import Project, until
 
 STAGES = ["starting", "rendezvous", "target weights", "draft weights", "target kv cache", "target graphs"]
 STAGES += ["draft graphs", "scheduler", "http", "warm-up"]
@@ -60,3 +61,16 @@ def test_a_second_start_knows_how_long_it_takes(project: Project) -> None:
     manifest.write_text(json.dumps(told))
     refused = project.run("logs", "--phase")
     assert (refused.code, "has no known phases" in refused.err) == (2, True), refused.err
+
+
+def test_a_start_that_nobody_waited_for_counts_too(project: Project) -> None:
+    project.fake(fake={"phase_seconds": {"weights": 3}, "stamps": str(project.folder)}, draft=None, speculative=None)
+    with project.started("up", "profile=fake") as first:
+        until(lambda: list(project.folder.glob("work/*/fake/runs/*/pid")), what="the launch")
+        first.send_signal(signal.SIGINT)
+        assert first.wait(30) == 130
+    until((project.folder / "ready").exists, what="the server to be ready")
+    project.run("up", "profile=fake", "bench.prompts=[]")
+    (took,) = project.told("phases")
+    assert 2 < took["target weights"] < 6
+    assert len(list(project.folder.glob("work/*/fake/runs/*"))) == 1, "the server was adopted"

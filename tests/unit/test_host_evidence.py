@@ -134,16 +134,17 @@ def test_what_hangs_is_told_and_the_rest_is_seen(family: Family, tmp_path: Path)
     state.mkdir()
     (state / "gpus.json").write_text(json.dumps({"preset": "h200 x1", "failure": "hang"}))
     program(tmp_path / "bin", "nvidia-smi", f"FAKE_GPU_STATE={state} exec {sys.executable} {FAKE_BIN}/nvidia-smi")
-    program(tmp_path / "bin", "py-spy", "exec sleep 61.25")
+    for name in ("py-spy", "df", "dmesg", "journalctl"):
+        program(tmp_path / "bin", name, "exec sleep 61.25")
     before = time.monotonic()
     told = family.look(2.0, f"{tmp_path}/bin:{os.environ['PATH']}")
     assert time.monotonic() - before < 30
     assert told["nvidia-smi.txt"].strip() == "nvidia-smi: no answer within 1 s"
     assert told["py-spy.txt"].count("no answer within 1 s") == 4
+    assert told["disks.txt"].count("df: no answer") == 2
+    assert told["dmesg.txt"].count("no answer") == 2
     assert "sglang::scheduler_TP0" in told["processes.txt"]
-    until(
-        lambda: subprocess.run(["pgrep", "-f", "sleep 61.2[5]"], check=False).returncode == 1, what="no py-spy is left"
-    )
+    until(lambda: subprocess.run(["pgrep", "-f", "sleep 61.2[5]"], check=False).returncode == 1, what="none is left")
 
 
 PYTHON_STACKS = [

@@ -257,17 +257,16 @@ def test_the_watch_says_what_it_could_not_read(tmp_path):
         argv = [sys.executable, "-I", "-c", host.source("watch"), str(tmp_path), str(server.pid), start, "0"]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as watch:
             assert watch.stdout
+            assert json.loads(watch.stdout.readline()) == {"from": 0}
             assert json.loads(watch.stdout.readline()) == {"log": ["x"] * 600}
             os.kill(watch.pid, signal.SIGSTOP)
             (tmp_path / "server.log").unlink()
             capped(tmp_path, b"y\n" * 300, b"z\n")
             (tmp_path / "server.log.cut").write_text("2000\n")
             os.kill(watch.pid, signal.SIGCONT)
-            seen = [
-                line
-                for told in map(json.loads, (watch.stdout.readline() for _ in "123"))
-                for line in told.get("log", [])
-            ]
+            seen: list[str] = []
+            while len(seen) < 302:
+                seen += json.loads(watch.stdout.readline()).get("log", [])
             watch.kill()
         server.kill()
     assert seen[0] == "[deploy: 200 bytes of the log were cut off before they could be read]"

@@ -201,13 +201,69 @@ def test_a_lost_engine_process_is_told_at_once_and_ends_it_though_its_launcher_l
         assert (watch.told["gone"], watch.told["exit"], watch.log) == (False, None, ["last words"])
 
 
+ORPHANING = f"""
+import os, signal, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", {TITLED!r}])
+while b"sglang" not in open(f"/proc/{{child.pid}}/comm", "rb").read():
+    time.sleep(0.01)
+child.kill()
+os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+print(child.pid, flush=True)
+time.sleep(100)
+"""
+
+
+def test_an_engine_process_that_had_died_before_it_was_watched_is_lost(folder):
+    argv = [sys.executable, "-c", ORPHANING]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as launcher:
+        assert launcher.stdout
+        dead = int(launcher.stdout.readline())
+        watch = Watch(folder, launcher.pid, ticks(launcher.pid))
+        (lost,) = until(lambda: watch.lost, 10, "the loss")
+        assert watch.ended() == ""
+        launcher.kill()
+    assert (lost["pid"], lost["status"], watch.told["gone"]) == (dead, signal.SIGKILL, False)
+
+
+@contextmanager
+def flood(folder: Path) -> Iterator[None]:
+    """Somebody who writes into the log faster than it can be read."""
+    with (folder / "server.log").open("ab") as log, subprocess.Popen(["yes", "x" * 200], stdout=log) as writer:
+        try:
+            yield
+        finally:
+            writer.kill()
+
+
+def test_a_flood_of_lines_hides_neither_a_loss_nor_a_silence(folder):
+    env = {**os.environ, "DEPLOY_SERVER": str(folder)}
+    with (
+        subprocess.Popen([sys.executable, "-c", TITLED], env=env) as scheduler,
+        living(folder) as (watch, _),
+        flood(folder),
+    ):
+        until(lambda: watch.told.get("silent", 0) >= 1, 15, "that the same line again is no sign of life")
+        scheduler.kill()
+        until(lambda: watch.lost and watch.gone, 15, "its loss, and the end")
+        assert watch.ended() == ""
+
+
+def test_a_flood_of_lines_does_not_hide_the_end(folder):
+    with living(folder) as (watch, launcher), flood(folder):
+        until(lambda: watch.log, 10)
+        launcher.kill()
+        launcher.wait(timeout=10)
+        until(lambda: watch.gone, 15, "its end")
+        assert watch.ended() == ""
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes a capability away")
 def test_a_kernel_whose_log_must_not_be_read_is_not_said_to_have_killed_nothing(folder):
     if Path("/proc/sys/kernel/dmesg_restrict").read_text().strip() != "1":
         pytest.skip("here everybody may read it")
     argv = ["setpriv", "--bounding-set", "-syslog", "--inh-caps", "-syslog", sys.executable, "-I", "-c", PROGRAM]
     done = subprocess.run([*argv, str(folder), "0", "0", "0"], capture_output=True, timeout=60, check=True)
-    told = json.loads(done.stdout)
+    told = json.loads(done.stdout.splitlines()[-1])
     assert (told["oom"], told["unread"]) in [([], "Operation not permitted"), ([], "")]
     assert bool(told["unread"]) or counted()
 

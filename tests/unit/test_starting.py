@@ -55,6 +55,14 @@ def test_a_start_is_a_table_of_its_stages():
     assert start.document(7.0) == {"cut": False, "ready": False, "seconds": seconds, **counted}
 
 
+def test_the_start_of_a_dead_server_is_over_with_its_log():
+    read = Starts(engines.load("sglang"), "0.5.23", alive=False)
+    assert len(read.lines(["\x1d0 /runs/1", *LINES, "\x1e86400.0"], 7.0)) == 5
+    assert read.start is not None
+    assert read.start.document(99.0)["seconds"]["target graphs"] == 0
+    assert read.start.rows(99.0)[-1] == "target graphs      0.0s  target graphs: 49 of 100 batch sizes  49%"
+
+
 def test_what_comes_after_it_was_ready_is_of_no_start():
     start, _ = starts([*LINES, *READY, "\x1e5000.0"])
     assert start.over
