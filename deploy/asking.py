@@ -61,12 +61,10 @@ def ask(question: Question, node: Node, remote: Remote, *, timeout: float) -> di
     words = reply.body.decode(errors="replace")
     if reply.status != 200:
         raise refused(where, reply.status, reply.body)
-    try:
-        answer = json.loads(words)
-    except (ValueError, RecursionError):
-        answer = None
-    if not isinstance(answer, dict):
+    answer = parsed(words)
+    if answer is None:
         raise SmokeFailed(f"{where} answers no JSON object", evidence=words[:1500])
+    _no_error(answer, where)
     return answer
 
 
@@ -145,15 +143,18 @@ def _whole(chunks: Iterable[dict[str, Any]], where: str) -> Iterator[dict[str, A
     """The same; SmokeFailed for an error among them, ConnectionError where none says that it is the last one."""
     finished = ""
     for chunk in chunks:
-        if chunk.get("error") or chunk.get("object") == "error":
-            message = (
-                part(chunk, "error").get("message") or chunk.get("message") or chunk.get("error") or "without a word"
-            )
-            raise SmokeFailed(f"{where}: the server gives up", evidence=str(message)[:1500], remedy=SEEN)
+        _no_error(chunk, where)
         finished = finished or _chat.finished(chunk)
         yield chunk
     if not finished:
         raise ConnectionError("it stops half-way")
+
+
+def _no_error(told: dict[str, Any], where: str) -> None:
+    """SmokeFailed for an answer that is an error, though its status says that all is well."""
+    if told.get("error") or told.get("object") == "error":
+        message = part(told, "error").get("message") or told.get("message") or told.get("error") or "without a word"
+        raise SmokeFailed(f"{where}: the server gives up", evidence=str(message)[:1500], remedy=SEEN)
 
 
 def _events(pieces: Iterator[bytes], where: str) -> Iterator[dict[str, Any]]:
@@ -165,7 +166,7 @@ def _events(pieces: Iterator[bytes], where: str) -> Iterator[dict[str, Any]]:
             event = event + b"\n" + value if event else value
             if event.strip() == b"[DONE]":
                 return
-            if found := _object(event):
+            if found := parsed(event):
                 event = b""
                 yield {"error": found} if name == b"error" else found
         if event and (not line or len(event) > LONGEST):  # an event may have several lines of data; a blank one ends it
@@ -175,12 +176,18 @@ def _events(pieces: Iterator[bytes], where: str) -> Iterator[dict[str, Any]]:
         raise SmokeFailed(f"{where}: an event of the stream is no JSON object", evidence=words)
 
 
-def _object(text: bytes) -> dict[str, Any] | None:
+def parsed(text: str | bytes) -> dict[str, Any] | None:
+    """A JSON object; None where it is none. What is no number in JSON either (NaN, 1e999) stays a word."""
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_constant=str, parse_float=_number)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _number(text: str) -> float | str:
+    number = float(text)
+    return number if math.isfinite(number) else text
 
 
 def _lines(pieces: Iterator[bytes], where: str) -> Iterator[bytes]:

@@ -12,7 +12,8 @@ from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.state import Run, reread
 
-KEPT = 256 << 10  # bytes of its log that are read for the cause
+KEPT = 256 << 10  # bytes of its log that are read for the cause, and as many of what was taken off its beginning
+READ = 'cd -- "$2" && tail -q -c "$1" server.log.1 server.log 2>/dev/null'
 FOLLOWED = 5  # consequences that are told
 SHOWN = 1500  # characters of its log that are shown where nothing explains it
 FULL = 1 << 20  # bytes; a disk with less is no place for a log
@@ -23,7 +24,7 @@ def look(node: Node, remote: Remote) -> LaunchFailed | None:
     run = reread(remote, remote.place)
     if run.alive:
         return None
-    log = remote.sh('tail -c "$1" -- "$2/server.log"', str(KEPT), run.folder, ok=(0, 1))
+    log = remote.sh(READ, str(KEPT), run.folder, ok=(0, 1))
     return explained(node, remote, _how(run), log, Seen(exit=int(run.exit) if run.exit.isdigit() else None))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +11,8 @@ import click
 
 from deploy import engines, logfile, render, scrub
 from deploy.engines import Engine, _explain
-from deploy.engines._log import UNSEEN, Explanation, Progress, Seen, Signature
+from deploy.engines._ending import STATUS
+from deploy.engines._log import UNSEEN, Explanation, Progress, Seen, Signature, lines
 from deploy.facts import processes
 from deploy.host import hide, signs
 from deploy.remote import Remote
@@ -19,13 +21,17 @@ from deploy.state import Run
 
 HEAD, TAIL = 256 << 10, 2 << 20  # bytes of a host's log: how it began, and how it ended
 SILENT = 60.0  # seconds without a line after which a server that is not ready is asked what it waits for
-READ = """f=$3/server.log; s=$(wc -c <"$f") || exit 1; stat -c %Y -- "$f"; date +%s
-if [ "$s" -le $(($1 + $2)) ]; then cat -- "$f"; else head -c "$1" -- "$f"; echo; tail -c "$2" -- "$f"; fi"""
+# What `logcap` took off the log's beginning lies in server.log.1.
+READ = """cd -- "$3" && stat -c %Y server.log && date +%s || exit 1
+all() { cat server.log.1 server.log 2>/dev/null; }
+if [ "$(all | wc -c)" -le $(($1 + $2)) ]; then all; else all | head -c "$1"; echo; all | tail -c "$2"; fi"""
 
 
 @dataclass(frozen=True)
 class Account:
-    """What one log tells. `how` is how the server is, where that is known."""
+    """What one log tells of its last start. `how` is how the server is, where that is known; `earlier` says, start by
+    start, what became of those before it.
+    """
 
     where: str
     engine: str
@@ -34,6 +40,7 @@ class Account:
     step: Progress | None
     ready: bool
     how: str = ""
+    earlier: tuple[str, ...] = ()
 
     @property
     def decided(self) -> bool:
@@ -51,6 +58,7 @@ class Account:
             "ready": self.ready,
             "failure": _document(told) if told else None,
             "notes": [_document(note) for note in self.notes],
+            "earlier": list(self.earlier),
         }
 
     def show(self) -> None:
@@ -59,9 +67,10 @@ class Account:
             click.echo(render.clean(scrub.text(line)))
 
     def _lines(self) -> Iterator[str]:
-        yield f"{self.where} ({self.engine}){f': {self.how}' if self.how else ''}"
+        yield f"{'stdin' if self.where == '-' else self.where} ({self.engine}){f': {self.how}' if self.how else ''}"
         if told := self.told:
-            yield f"{told.signature}  {f'{told.rank}: ' if told.rank else ''}{told.cause}"
+            name = "" if told.signature in STATUS else f"{told.signature}  "  # which their causes begin with
+            yield f"{name}{f'{told.rank}: ' if told.rank else ''}{told.cause}"
             yield from (f"    {line}" for line in told.evidence.splitlines())
             yield f"-> {told.remedy}"
             yield from (f"it followed: {words}" for words in told.consequences)
@@ -71,10 +80,16 @@ class Account:
             step = self.step
             far = f"it came as far as the phase {step.phase} ({step.text})" if step else "no phase of a start is told"
             yield f"no failure is told, and no end: {far}"
+            if not step:
+                yield "-> is that a server's log? deploy explain LOGFILE --engine NAME, if it was not recognised"
+        if self.earlier:
+            became = (f"{what}{f' (x {n})' if n > 1 else ''}" for what, n in Counter(self.earlier).items())
+            yield f"that is the last of {len(self.earlier) + 1} starts in this log; before it: {', '.join(became)}"
         for note in self.notes:
             yield f"worth knowing: {note.signature}  {note.cause}"
-            yield f"    {note.evidence.splitlines()[0] if note.evidence else ''}"
-            yield f"-> {note.remedy}"
+            if not self.told:
+                yield f"    {note.evidence.splitlines()[0] if note.evidence else ''}"
+                yield f"-> {note.remedy}"
 
 
 def _document(told: Explanation) -> dict[str, Any]:
@@ -93,7 +108,8 @@ def _document(told: Explanation) -> dict[str, Any]:
 def of_log(where: str, log: str, engine: str | None, seen: Seen = UNSEEN) -> Account:
     """What a log tells by itself; its engine is recognised where none is named."""
     name = engine or logfile.recognised(log, engines.every())
-    return _account(where, name, engines.load(name), log, seen)
+    found = _account(where, name, engines.load(name), log, seen)
+    return found if seen.exit is None else replace(found, how=f"ended with exit code {seen.exit}")
 
 
 def on_hosts(
@@ -104,9 +120,12 @@ def on_hosts(
     A server that lives and has said nothing for a minute before it was ready is asked what it waits for.
     """
     accounts: dict[str, Account] = {}
+    heads = {run.id: run.verdict for run in runs.values() if run.verdict}
 
     def look(remote: Remote) -> None:
-        accounts[remote.host.name] = _on_host(remote, runs[remote.host.name], engine, known, session.hidden)
+        run = runs[remote.host.name]
+        run = replace(run, verdict=run.verdict or heads.get(run.id))
+        accounts[remote.host.name] = _on_host(remote, run, engine, known, session.hidden)
 
     session.keep(runs)
     if failed := session.each(look):
@@ -128,6 +147,8 @@ def _on_host(
     name = engine or (run.node.profile.engine.name if run.node else logfile.recognised(log, engines.every()))
     seen = Seen(known=known, exit=int(run.exit) if run.exit.isdigit() and not run.alive else None)
     found = _account(remote.host.name, name, engines.load(name), log, seen)
+    # its log may no longer say so, or never does, as that of a follower
+    found = replace(found, ready=found.ready or run.verdict is not None)
     if run.alive and not found.ready and not found.told and written.isdigit() and now.isdigit():
         quiet = float(int(now) - int(written))
         if quiet >= SILENT:
@@ -144,7 +165,19 @@ def _compilers(remote: Remote, run: Run) -> tuple[str, ...]:
 
 
 def _account(where: str, name: str, engine: Engine, log: str, seen: Seen) -> Account:
-    ready = bool(engine.READY and engine.READY.search(log))
-    step = next(filter(None, map(engine.progress, reversed(log.splitlines()))), None)
+    *earlier, log = engine.DIALECT.starts(log)
+    step = next(filter(None, map(engine.progress, reversed(lines(log)))), None)
     notes = _explain.notes(engine.DIALECT, log, seen.known)
-    return Account(where, name, engine.explain(log, seen), notes, step, ready)
+    told, became = engine.explain(log, seen), tuple(_became(engine, one, seen.known) for one in earlier)
+    return Account(where, name, told, notes, step, _came_up(engine, log), earlier=became)
+
+
+def _came_up(engine: Engine, log: str) -> bool:
+    return bool(engine.READY and engine.READY.search(log))
+
+
+def _became(engine: Engine, log: str, known: tuple[Signature, ...]) -> str:
+    """What became of an earlier start, in words."""
+    if told := engine.explain(log, Seen(known=known)):
+        return f"{told.signature} {f'{told.rank}: ' if told.rank else ''}{told.cause}"
+    return "it came up" if _came_up(engine, log) else "no end is told"

@@ -126,7 +126,7 @@ def _stranger(
 
 def _environment(found: Identity, serving: Iterable[Process], node: Node, remote: Remote) -> None:
     """NotReady where a serving process has not got what it was given: what started it dropped or exchanged it."""
-    for process in serving:
+    for process in _first(found, serving):
         if lines := list(_differing(found, process, node)):
             raise NotReady(
                 f"{remote.host.name}: the server lives in another environment than it was given "
@@ -134,6 +134,14 @@ def _environment(found: Identity, serving: Iterable[Process], node: Node, remote
                 evidence="\n".join([str(process), *(line for _, line in lines)]),
                 remedy="does a wrapper (engine.python, engine.binary) set or drop variables? a container takes none",
             )
+
+
+def _first(found: Identity, serving: Iterable[Process]) -> list[Process]:
+    """Those of them that no other one of them started: an engine may give workers which share its port an environment
+    of its own making.
+    """
+    pids = {process.pid for process in serving}
+    return [process for process in serving if pids & found.living.ancestors(process.pid) == {process.pid}]
 
 
 def _differing(found: Identity, process: Process, node: Node) -> Iterator[tuple[str, str]]:
@@ -172,7 +180,7 @@ def _findings(
         yield Finding("health", "WARN", what, "\n".join(str(ours[pid]) for pid in wiped), WIPED)
     launcher = found.launcher.pid if found.launcher else 0  # a shell, which read the environment only later
     others: dict[str, list[int]] = {}
-    for pid in sorted(set(ours) - own - {launcher}):
+    for pid in sorted(set(ours) - {process.pid for process in _first(found, serving)} - {launcher}):
         for _, line in _differing(found, ours[pid], node):
             others.setdefault(line, []).append(pid)
     if others:

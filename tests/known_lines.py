@@ -146,6 +146,10 @@ host-memory :: error@weights :: MemoryError: std::bad_alloc
 files :: error@weights :: OSError: [Errno 24] Too many open files: '/srv/models/kimi/model-00012-of-00064.safetensors'
 permission :: error@weights :: PermissionError: [Errno 13] Permission denied: '/srv/models/kimi/config.json'
 no-module :: plain :: ModuleNotFoundError: No module named 'sglang'
+no-module :: plain :: /usr/bin/python3.11: No module named sglang
+no-module :: plain :: /usr/bin/python: Error while finding module specification for 'sglang.launch_server' (ModuleNotFoundError: No module named 'sglang')
+oom :: plain :: Nov 30 12:00:00 gpu1 kernel: Out of memory: Killed process 4711 (sglang::schedul) total-vm:9kB
+oom :: plain :: sglang.service: A process of this unit has been killed by the OOM killer.
 """)  # noqa: E501
 
 VLLM = _table(r"""

@@ -113,8 +113,9 @@ class Project:
 
     def events(self, run: str = "") -> list[dict[str, Any]]:
         """The recorded events of a run, or of the last one."""
-        runs = sorted((self.folder / "runs").iterdir())
-        folder = self.folder / "runs" / run if run else runs[-1]
+        # of two that began in the same second, the one that was written last
+        runs = [(found.name[:15], found.stat().st_mtime_ns, found) for found in (self.folder / "runs").iterdir()]
+        folder = self.folder / "runs" / run if run else max(runs)[2]
         return [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
 
     def told(self, fact: str) -> list[Any]:

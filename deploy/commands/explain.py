@@ -62,8 +62,8 @@ def _split(options: Options) -> tuple[str | None, Options]:
     """The log that is named, and the options that say which hosts are meant where none is."""
     chosen = tuple(word for word in options.words if word.startswith("profile="))
     places = [word for word in options.words if word not in chosen]
-    if len(places) > 1 or (places and chosen):
-        said = " ".join(options.words)
+    if len(places) > 1 or (places and (chosen or options.hosts)):
+        said = " ".join([*options.words, *(["--hosts"] if options.hosts else [])])
         raise ConfigError(f"one log is explained at a time, not {said!r}", remedy="deploy explain LOGFILE")
     if not places and not chosen and not options.hosts and _piped():
         places = ["-"]

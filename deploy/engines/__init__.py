@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from deploy import registry
-from deploy.engines._explain import Dialect
+from deploy.engines._dialect import Dialect
 from deploy.engines._log import Explanation, Progress, Seen
 from deploy.engines._phases import Order
 from deploy.profile import Profile

@@ -3,45 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deploy.engines import _ending, _log, _silence
-from deploy.engines._log import Explanation, Kind, Progress, Seen, Signature
+from deploy.engines._dialect import Dialect
+from deploy.engines._log import Explanation, Kind, Seen, Signature
 from deploy.engines._tracebacks import Line, Link, Traceback, Tracebacks, read
 
 # What a line says that quotes a failure and goes on all the same: autotuners, optional modules, second choices.
 HARMLESS = re.compile(r"(?i:skipping \w*\s?tactic|ignore import error|fall(?:s|ing)? back|fallback|\bdisabled: )")
-MOST = 500  # lines of failure that are looked at: a dying fleet repeats itself
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How an engine's log is read.
-
-    rows      its known lines
-    head      what stands in front of a message: the groups `time` and `ranks`, and `process` where it has one
-    headed    each line of a traceback has that head
-    progress  what a whole line tells of the start
-    crash     what a process says that dies of the exception below; `unknown` is then the name of the failure
-    chatter   lines that a serving server writes all day, and that tell nothing here
-    works     those of them that show that it generates
-    draft     words of a traceback that is about the draft
-    steps     lines that every rank writes, once or more often, as it comes forward
-    own       lines that only this engine writes: by them a log is recognised
-    """
-
-    rows: tuple[Signature, ...]
-    progress: Callable[[str], Progress | None]
-    own: re.Pattern[str]
-    head: re.Pattern[str] = re.compile(r"(?!)")
-    headed: bool = False
-    crash: re.Pattern[str] = re.compile(r"(?!)")
-    unknown: str = "traceback"
-    chatter: re.Pattern[str] = re.compile(r"(?!)")
-    works: re.Pattern[str] = re.compile(r"(?!)")
-    draft: tuple[str, ...] = ()
-    steps: re.Pattern[str] = re.compile(r"(?!)")
+MOST = 500  # lines of one row, and exceptions, that are looked at: a dying fleet repeats itself, and so do clients
+SURVIVED = 60.0  # seconds after which a server that still generates has survived what was said before
 
 
 @dataclass(frozen=True)
@@ -70,7 +44,13 @@ class Found:
     def rank(self) -> str:
         named = self._groups.get("rank")
         line = self.traceback.first if self.traceback else self.line
-        return f"rank {named}" if named else line.rank if line.head else ""  # without a head it may be anybody's
+        return f"rank {named}" if named else line.rank if line.known else ""  # else it may be anybody's
+
+    def repeated(self, other: Found) -> bool:
+        """Whether the other one only says this again: of the same exception, or of the same failure and nobody else."""
+        if other is self or (self.traceback and other.traceback is self.traceback):
+            return True
+        return other.name == self.name and other.rank in ("", self.rank)
 
     @property
     def cause(self) -> str:
@@ -135,13 +115,14 @@ def explain(dialect: Dialect, log: str, seen: Seen = _log.UNSEEN) -> Explanation
     if not isinstance(chosen, Found):
         return replace(chosen, consequences=tuple(_folded(found))) if chosen else None
     told = search.suspecting(chosen.told(dialect)) if chosen.of_others else chosen.told(dialect)
-    same = chosen.traceback
-    others = [one for one in found if one is not chosen and not (same and one.traceback is same)]
+    others = [one for one in found if not chosen.repeated(one)]
     return replace(told, consequences=tuple(_folded(others)))
 
 
 def notes(dialect: Dialect, log: str, known: Iterable[Signature] = ()) -> tuple[Explanation, ...]:
-    """What is worth knowing of a server that goes on, each once: its first line, and how often it was said."""
+    """What is worth knowing of a server that goes on, each once: its first line, and how often it was said. Of two rows
+    for one line the first is told.
+    """
     rows = [row for row in (*known, *dialect.rows) if row.kind == "note"]
     runs: dict[int, list[Found]] = {}
     for line in read(log, dialect.head):
@@ -151,6 +132,8 @@ def notes(dialect: Dialect, log: str, known: Iterable[Signature] = ()) -> tuple[
                 runs.setdefault(at, []).append(Found(row, line))
             elif found and len(runs.get(at, ())) < row.count:
                 runs.pop(at, None)
+            if found:
+                break
     told = [(run[0].told(dialect), len(run)) for at, run in sorted(runs.items()) if len(run) >= rows[at].count]
     return tuple(replace(one, evidence=f"{one.evidence}{f'  (x {n})' if n > 1 else ''}") for one, n in told)
 
@@ -165,26 +148,40 @@ class _Search:
         self._tracebacks = Tracebacks(dialect.crash, headed=dialect.headed)
         self._blocks: list[Traceback] = []
         self._lines: list[Found] = []
+        self._told: Counter[int] = Counter()  # lines of each row
 
     def hear(self, line: Line) -> None:
         """The next line. What an exception says is judged when all of it has come."""
         if self._dialect.chatter.match(line.text):
-            if self._dialect.works.match(line.text):  # what it has survived is no failure
-                self._lines = [one for one in self._lines if one.is_cause]
+            if self._dialect.works.match(line.text):
+                self._survive(_log.clock(line.time))
             return
         block = self._tracebacks.of(line)
         if block and block.first is not line:
             return
-        if block:
+        if block and (block.crash or len(self._blocks) < MOST):
             self._blocks.append(block)
-        else:
+        if not block:
             self.heard.hear(line)
         phase = self.heard.phase(line.source)
         if block:
             block.phase = phase
-        row = self._row(line.text, phase) if len(self._lines) < MOST else None
-        if row and not HARMLESS.search(line.text):
+        row = self._row(line.text, phase)
+        if row and self._told[id(row)] < MOST and not HARMLESS.search(line.text):
+            self._told[id(row)] += 1
             self._lines.append(Found(row, line, block))
+
+    def _survive(self, now: float | None) -> None:
+        """Forget what was said a minute ago: a server that generates has not died of it."""
+
+        def old(line: Line) -> bool:
+            then = _log.clock(line.time)
+            return now is not None and then is not None and now - then > SURVIVED
+
+        if any(map(old, [one.line for one in self._lines[:1]] + [one.first for one in self._blocks[:1]])):
+            self._lines = [one for one in self._lines if not old(one.line)]
+            self._blocks = [one for one in self._blocks if not old(one.first)]
+            self._told = Counter(id(one.row) for one in self._lines)
 
     def found(self) -> list[Found]:
         """Known lines and known exceptions, and unknown ones of which a process died, by time.
@@ -210,7 +207,7 @@ class _Search:
 
     def _exceptions(self) -> Iterator[Found]:
         """Of each traceback the known links; the last one where none is known."""
-        for block in self._blocks[:MOST]:
+        for block in self._blocks:
             links = [(link, link.exception) for link in block.links if link.exception]
             known = [(self._row(" ".join(link.message), block.phase), line, link) for link, line in links]
             if any(row for row, _, _ in known):

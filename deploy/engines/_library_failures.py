@@ -69,4 +69,10 @@ permission  ^PermissionError: \[Errno 13\]
 no-module  ^ModuleNotFoundError: No module named '(?P<name>[\w.]+)'
     this interpreter lacks {name}
     -> install it there, or set engine.python or engine.environment
+no-module  python[\w.]*: (?:Error while finding .* \(ModuleNotFoundError: )?No module named '?(?P<name>[\w.]+)
+    this interpreter lacks {name}
+    -> install it there, or set engine.python or engine.environment
+oom  [Oo]ut of memory: Killed process \d+|killed by the OOM killer
+    the kernel killed a process of it: the host's memory was full
+    -> look at what else uses the host's memory; fewer processes at once, or a host with more of it
 """

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from deploy.engines import _explain, _log, _table
-from deploy.engines._explain import Dialect
+from deploy.engines._dialect import Dialect
 from deploy.engines._llamacpp_failures import FAILURES
 from deploy.engines._llamacpp_log import progress
 from deploy.engines._log import Explanation, Seen
@@ -31,6 +31,7 @@ DIALECT = Dialect(
     rows=_table.rows(FAILURES + SILENCES),
     progress=progress,
     own=re.compile(r"\bllama_\w+|\bsrv +\w+:|\bggml_\w+|\bgguf_\w+"),
+    begin=re.compile(r"\bbuild_info: |^build: \d+", re.MULTILINE),
     chatter=re.compile(r"[\d.]+ I (?:slot|srv) +(?:update_slots|release|log_server_r)"),
 )
 

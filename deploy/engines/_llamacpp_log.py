@@ -55,4 +55,4 @@ def _since_start(line: str) -> float | None:
 
 def progress(line: str) -> Progress | None:
     """The last of its `marks`; None where it says nothing."""
-    return next(reversed(marks(line)), None)
+    return next(reversed(marks(line)), None) if any(word in line for word in WORDS) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from deploy.engines import _explain, _log, _table
-from deploy.engines._explain import Dialect
+from deploy.engines._dialect import Dialect
 from deploy.engines._library_failures import FAILURES as LIBRARIES
 from deploy.engines._log import Explanation, Seen
 from deploy.engines._sglang_failures import FAILURES
@@ -95,6 +95,7 @@ DIALECT = Dialect(
         r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{3})?)"
         r"(?P<ranks>(?: (?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d+)*)\] "
     ),
+    begin=re.compile(r"server_args=(?!.*\bnode_rank=[1-9])"),  # the ranks of a replica may share a log
     crash=re.compile(r"\b[A-Z]\w+ hit an exception"),
     unknown="S03",
     works=re.compile(r"(?:Pre|De)\w+ batch"),

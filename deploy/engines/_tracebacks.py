@@ -14,7 +14,12 @@ from dataclasses import dataclass, field
 from deploy.engines import _log
 
 OPENING = "Traceback (most recent call last):"
-CHAINED = re.compile(r"(?:During handling of the above exception|The above exception was the direct cause)")
+# Of what comes next; the last is the rule before each exception of a group.
+CHAINED = re.compile(
+    r"During handling of the above exception|The above exception was the direct cause|\s*\+[-+]*-+ \d+ -+"
+)
+GROUPED = re.compile(r"^ +[|+] ")  # in front of each line of a group of exceptions
+RANKED = re.compile(r"(?P<source>\[rank(?P<rank>\d+)\]:)(?: |$)")  # torch.distributed: of who ends
 EXCEPTION = re.compile(r"(?!(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):)[A-Za-z_][\w.]*(?::|$)")
 FRAME = re.compile(r'  File "')
 BAR = re.compile(r"\d+%(?:\||\s+Completed)")
@@ -36,6 +41,11 @@ class Line:
     head: str
     text: str
 
+    @property
+    def known(self) -> bool:
+        """Whether it says itself who wrote it."""
+        return bool(self.head) or bool(RANKED.match(self.source))
+
 
 def read(log: str, head: re.Pattern[str]) -> Iterator[Line]:
     """The lines of a log. `head` has the groups `time`, `ranks` and perhaps `process`; a line with two heads is two."""
@@ -45,8 +55,10 @@ def read(log: str, head: re.Pattern[str]) -> Iterator[Line]:
         line = whole[:LONGEST]
         heads = [found for found in head.finditer(line) if found[0]]
         starts = [found.start() for found in heads]
-        if not heads or starts[0] > 0:
-            yield Line(next(at), time, source, rank, "", line[: starts[0]] if heads else line)
+        if not heads and (ranked := RANKED.match(line)):
+            yield Line(next(at), time, ranked["source"], f"rank {ranked['rank']}", "", line[ranked.end() :])
+        elif not heads or starts[0] > 0:
+            yield Line(next(at), time, source, rank, "", GROUPED.sub("", line[: starts[0]] if heads else line, count=1))
         for found, end in zip(heads, [*starts[1:], len(line)], strict=False):
             groups = found.groupdict()
             time = groups.get("time") or time

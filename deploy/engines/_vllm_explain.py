@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from deploy.engines import _explain, _log, _table
-from deploy.engines._explain import Dialect
+from deploy.engines._dialect import Dialect
 from deploy.engines._library_failures import FAILURES as LIBRARIES
 from deploy.engines._log import Explanation, Seen
 from deploy.engines._vllm_failures import FAILURES
@@ -56,8 +56,10 @@ DIALECT = Dialect(
         r"(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d \d\d:\d\d:\d\d) \[[^\]]*\] ?)?"
     ),
     headed=True,
+    begin=re.compile(r"non-default args: "),
     crash=re.compile(r"WorkerProc (?:hit an exception|failed to start)|EngineCore (?:failed to start|encountered)"),
     unknown="exception",
+    works=re.compile(r"Engine \d+: Avg prompt throughput: \S+ tokens/s, Avg generation throughput: (?!0\.0 )"),
     chatter=re.compile(r"INFO:     \S+ - \"|Engine \d+: Avg prompt throughput"),
     draft=("/spec_decode/", "self.drafter.load_model"),
     steps=re.compile(r"world_size=\d+ rank=|Starting to load model|Model loading took|Graph capturing finished"),

@@ -21,6 +21,7 @@ from deploy.engines import (
     _flags,
 )
 from deploy.engines._counts import count, part
+from deploy.engines._dialect import Dialect
 from deploy.engines._log import UNSEEN, Explanation, Progress, Seen
 from deploy.engines._phases import Order
 from deploy.errors import ConfigError
@@ -130,7 +131,7 @@ def progress(line: str) -> Progress | None:  # noqa: ARG001
     return None
 
 
-DIALECT = _explain.Dialect(rows=(), progress=progress, own=re.compile(r"(?!)"))
+DIALECT = Dialect(rows=(), progress=progress, own=re.compile(r"(?!)"))
 
 
 def explain(log: str, seen: Seen = UNSEEN) -> Explanation | None:

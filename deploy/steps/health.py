@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -77,7 +75,7 @@ def _checkpoints(
         if told is None:
             what = f"neither its answers nor its command line name the {which} {path}"
             findings.append(Finding("health", "WARN", what))
-        elif not path.startswith("/"):  # a hub's name, in the place of which some servers tell their cache's folder
+        elif not path.startswith("/") and told.startswith("/"):  # a hub's name; some servers tell their cache's folder
             findings.append(Finding("health", "WARN", f"it serves the {which} {told}; that it is {path} is not proven"))
         else:
             raise NotReady(
@@ -98,7 +96,7 @@ def _loaded(node: Node, remote: Remote) -> Loaded | None:
     for path in node.engine.INFO:
         reply = asking.get(path, node, remote, timeout=node.profile.smoke.timeout)
         if reply.status == 200:
-            return node.engine.loaded(_object(reply.body.decode(errors="replace")) or {})
+            return node.engine.loaded(asking.parsed(reply.body.decode(errors="replace")) or {})
         if reply.status not in (404, 405):
             raise asking.refused(f"{remote.host.name}: GET {path}", reply.status, reply.body, NotReady)
     return Loaded()
@@ -110,16 +108,7 @@ def _models(node: Node, remote: Remote) -> list[str]:
     if reply.status != 200:
         raise asking.refused(f"{remote.host.name}: GET {path}", reply.status, reply.body, NotReady)
     words = reply.body.decode(errors="replace")
-    answer = _object(words) or {}
-    entries = answer.get("data")
+    entries = (asking.parsed(words) or {}).get("data")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise NotReady(f"{remote.host.name}: {path} answers no list of models", evidence=words[:500])
     return [str(entry.get("id")) for entry in entries]
-
-
-def _object(words: str) -> Mapping[str, Any] | None:
-    try:
-        answer: Any = json.loads(words)
-    except (ValueError, RecursionError):
-        return None
-    return answer if isinstance(answer, dict) else None

@@ -30,7 +30,9 @@ class Reply:
     @property
     def text(self) -> str:
         """All of it: with a reasoning parser the answer may stand in the thoughts."""
-        return "\n".join(part for part in (self.thought, self.said) if part)
+        text = "\n".join(part for part in (self.thought, self.said) if part)
+        # JSON may hold halves of a character (\\ud83d): two that belong together are one, others are lost.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def smoke(node: Node, remote: Remote) -> str:

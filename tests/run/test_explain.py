@@ -43,3 +43,17 @@ def test_one_that_lives_is_no_failure_until_it_is_silent(project: Project) -> No
     assert (told["ready"], told["failure"]["kind"]) == (False, "silence")
     assert "lives, its last line is 60" in told["state"]
     assert "Captur" in "".join(told["failure"]["evidence"])
+
+
+def test_one_that_has_served_is_not_silent_where_its_log_no_longer_tells_of_its_start(project: Project) -> None:
+    project.fake()
+    assert project.run("up", "profile=fake").code == 0
+    log = log_of(project)
+    assert log
+    log.write_text("[2026-11-30 12:00:00] GET /health\n")  # as after two rotations
+    os.utime(log, (time.time() - 600, time.time() - 600))
+    (told,) = project.run("explain", "--json").json
+    assert (told["ready"], told["failure"]) == (True, None)
+    log.with_name("server.log.1").write_text("[2026-11-30 12:00:00] ERROR: [Errno 98] address already in use\n")
+    (told,) = project.run("explain", "--json").json
+    assert told["failure"]["signature"] == "S11"

@@ -316,11 +316,65 @@ def test_the_users_own_lines_come_first():
     assert told.signature == "S29"
 
 
-def test_what_was_survived_is_no_failure():
-    hung = headed("Health check failed. Server couldn't get a response from detokenizer for last 20 seconds.")
-    batch = headed("Decode batch, #running-req: 1, #token: 48", "TP0")
-    assert sglang(batch, hung, batch) is None
-    assert sglang(batch, hung).signature == "S43"
+MISSING = "FileNotFoundError: [Errno 2] No such file or directory: '/tmp/cat.png'"  # of a request
+SHOWN = [headed("Error"), "Traceback (most recent call last):", '  File "/srv/x.py", line 7, in load', MISSING]
+
+
+def test_what_says_the_same_again_does_not_follow_from_it():
+    assert [words.partition(":")[0] for words in explained("vllm-0.32.0-kv-big").consequences] == ["engine", "worker"]
+    told = sglang(*crash("TP0", MLA), *crash("TP1", MLA, time=LATE), *crash("TP2", MLA, time=LATE))
+    assert [words.partition(" (x 2) ")[2] for words in told.consequences] == ["[TP1, TP2]"]
+
+
+def test_what_torch_puts_in_front_of_a_dying_ranks_exception_tells_the_rank():
+    ranks = [f"[rank{rank}]: {line}" for line in (*SHOWN[1:3], "KeyError: 'x'") for rank in (3, 1)]
+    told = sglang(headed("Load weight begin.", "TP0"), *ranks)
+    assert (told.cause, told.rank) == ("KeyError: 'x'", "rank 3")
+    assert told.evidence.splitlines() == [*SHOWN[1:3], "KeyError: 'x'"]
+
+
+def test_of_a_group_of_exceptions_the_last_one_within_it_is_told():
+    told = sglang(
+        "  + Exception Group Traceback (most recent call last):",
+        '  |   File "/srv/x.py", line 3, in f',
+        "  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)",
+        "  +-+---------------- 1 ----------------",
+        "    | Traceback (most recent call last):",
+        '    |   File "/srv/x.py", line 9, in h',
+        "    | ValueError: broken",
+        "    +------------------------------------",
+    )
+    assert told.cause == "ValueError: broken"
+    assert told.evidence.startswith("after ExceptionGroup: unhandled errors")
+
+
+HUNG = "Health check failed. Server couldn't get a response from detokenizer for last 20 seconds."
+# (what was said at 20:31:30, its name while it is the last that is known)
+SURVIVED = [([headed(HUNG)], "S43"), (SHOWN, "missing-file"), ([*SHOWN[:3], "KeyError: 'x'"], "traceback")]
+
+
+@pytest.mark.parametrize(("said", "name"), SURVIVED)
+def test_what_was_survived_for_a_minute_is_no_failure(said, name):
+    batch = "Decode batch, #running-req: 1, #token: 48"
+    soon, later = headed(batch, "TP0", "20:32:29"), headed(batch, "TP0", "20:32:31")
+    assert sglang(batch, *said, soon).signature == name  # of several replicas one may still answer
+    assert sglang(batch, *said, soon, later) is None
+    assert sglang(batch, *said, later, seen=Seen(exit=137)).signature == "SIGKILL"
+    assert sglang(*said, later, *crash("TP1", MLA, time="20:33:00")).signature == "S29"
+
+
+def test_a_worker_of_vllm_that_was_survived_is_no_failure():
+    died = "(EngineCore pid=7) ERROR 11-30 08:37:01 [core.py:1] EngineCore encountered an issue."
+    rate = "(APIServer pid=5) INFO 11-30 08:{} [loggers.py:335] Engine 000: Avg prompt throughput: 0.9 tokens/s, {}"
+    works, idle = (f"Avg generation throughput: {n} tokens/s, Running: 0 reqs" for n in ("6.4", "0.0"))
+    for time, words, name in [("37:09", works, "engine"), ("39:09", idle, "engine"), ("39:09", works, None)]:
+        told = _vllm_explain.explain("\n".join([died, rate.format(time, words)]))
+        assert (told and told.signature) == name
+
+
+def test_what_clients_break_all_day_hides_no_crash():
+    noise = [headed("BrokenPipeError: gone"), *SHOWN[:3], "KeyError: 'x'"] * 1000
+    assert sglang(*noise, *crash("TP1", MLA, time=LATE)).signature == "S29"
 
 
 def test_a_rank_that_stands_still_while_it_loads_is_named():

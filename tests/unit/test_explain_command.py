@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from deploy import engines, logfile
+from deploy import engines, explaining, logfile
 from deploy.commands.explain import explain
 from deploy.engines._log import Explanation
 from deploy.errors import ConfigError
@@ -60,6 +62,12 @@ def test_a_log_that_ends_in_the_midst_cannot_be_told_but_by_what_is_said_of_it(d
     assert "SIGKILL" in deploy("-", "--exit", "137", "--engine", "sglang", stdin=log).stdout
 
 
+def test_what_is_said_of_its_end_stands_beside_what_the_log_tells(deploy):
+    good = LOGS / "sglang-0.5.23-good.log"
+    assert "ended with exit code 1\nno failure is told; it came up" in deploy(good, "--exit", 1).stdout
+    assert "ended with exit code 143\nSIGTERM: somebody asked it to end\n" in deploy(good, "--exit", 143).stdout
+
+
 def test_a_key_in_the_evidence_is_hidden(deploy):
     log = "server_args={'api_key': 'sk-very-secret-77'} [Errno 98] address already in use\n"
     for words in (["--engine", "sglang"], ["--engine", "sglang", "--json"]):
@@ -71,6 +79,7 @@ REFUSED = [
     (["nosuch.log"], "nosuch.log: cannot be read: No such file"),
     (["one.log", "two.log"], "one log is explained at a time"),
     (["one.log", "profile=x"], "one log is explained at a time"),
+    (["one.log", "--hosts", "gpu1"], "one log is explained at a time, not 'one.log --hosts'"),
     (["-"], "stdin: is empty"),
     (["-", "--engine", "sglnag"], "did you mean 'sglang'?"),
     (["-", "--jsonl"], "has no events"),
@@ -88,8 +97,11 @@ def test_what_makes_no_sense_is_refused(words, said):
 
 
 @pytest.mark.parametrize("log", sorted(LOGS.glob("*.log")), ids=lambda log: log.stem)
-def test_a_log_is_recognised(log):
-    assert logfile.recognised(log.read_text(), engines.every()) == log.name.partition("-")[0]
+def test_a_log_as_its_server_wrote_it_is_recognised_left_alone_and_one_start(log):
+    text, name = log.read_text(), log.name.partition("-")[0]
+    assert logfile.recognised(text, engines.every()) == name
+    assert logfile.bare(text) == text
+    assert engines.load(name).DIALECT.starts(text) == [text]
 
 
 def test_a_log_that_no_engine_writes_is_any_commands():
@@ -120,6 +132,90 @@ def test_a_log_is_read_whatever_its_bytes(tmp_path):
 def test_a_folder_without_a_log_is_told(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         logfile.read(str(Path(tmp_path)))
+
+
+# What brings a log puts something in front of each line: (who, what it puts there, with the number of the line)
+BEARERS = [
+    ("docker logs -t", "2026-11-30T12:00:{0:02}.123456789Z "),
+    ("kubectl logs --prefix --timestamps", "[pod/sglang-0/main] 2026-11-30T12:00:{0:02}.1Z "),
+    ("/var/log/pods", "2026-11-30T12:00:{0:02}.1+00:00 stderr F "),
+    ("docker compose logs", "\x1b[36msglang-1  | \x1b[0m"),
+    ("deploy logs of a replica", "gpu1 | "),
+    ("journalctl", "Nov 30 12:00:{0:02} gpu1 sglang[4711]: "),
+    ("journalctl -o short-iso", "2026-11-30T12:00:{0:02}+0000 gpu1 python3[4711]: "),
+    ("grep -n", "{0}:"),
+    ("grep -H", "server.log:"),
+    ("srun --label", "0: "),
+    ("cat -n", "{0:6}\t"),
+]
+BORNE = ["sglang-0.5.23-other-backends", "sglang-0.5.23-killed-loading-tp2", "vllm-0.32.0-kv-big"]
+
+
+@pytest.mark.parametrize("front", [front for _, front in BEARERS], ids=[who for who, _ in BEARERS])
+@pytest.mark.parametrize("name", BORNE)
+def test_what_brings_a_log_does_not_change_what_it_tells(name, front):
+    log = (LOGS / f"{name}.log").read_text()
+    borne = "".join(f"{front.format(at % 60)}{line}" for at, line in enumerate(log.splitlines(keepends=True)))
+    assert explaining.of_log("x", logfile.bare(borne), None) == explaining.of_log("x", log, None)
+
+
+def test_a_log_of_dockers_json_file_is_unpacked():
+    log = (LOGS / "llamacpp-port-taken.log").read_text()
+    kept = "".join(f"{json.dumps({'log': line, 'stream': 'stderr'})}\n" for line in log.splitlines(keepends=True))
+    assert logfile.bare(f'{kept}{{"log": half') == f'{log}{{"log": half'
+
+
+COMPRESSED = [
+    (gzip.compress(b"x"), "zcat old.gz | deploy explain -"),
+    (lzma.compress(b"x"), "xzcat old.gz | deploy explain -"),
+    ("x".encode("utf-16"), "iconv -f UTF-16 old.gz | deploy explain -"),
+]
+
+
+@pytest.mark.parametrize(("content", "remedy"), COMPRESSED)
+def test_a_rotated_log_that_is_compressed_is_told_with_the_way_to_read_it(tmp_path, monkeypatch, content, remedy):
+    monkeypatch.chdir(tmp_path)
+    Path("old.gz").write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        logfile.read("old.gz")
+    assert caught.value.remedy == remedy
+
+
+# ---- a container that is restarted keeps one log
+
+AGAIN = [
+    (["sglang-0.5.23-wrong-fc", "sglang-0.5.23-wrong-fc", "sglang-0.5.23-good"], None, ("S35 ", "S35 ")),
+    (["sglang-0.5.23-wrong-fc-tp2", "sglang-0.5.23-port-taken"], "S11", ("S35 TP0: the draft",)),
+    (["sglang-0.5.23-good-tp2", "sglang-0.5.23-bad-flag"], "S50", ()),  # it died before it said its arguments
+    (["vllm-0.32.0-kv-big", "vllm-0.32.0-good"], None, ("cache ",)),
+    (["llamacpp-good", "llamacpp-truncated-model"], "cut-short", ("it came up",)),
+]
+
+
+@pytest.mark.parametrize(("names", "signature", "earlier"), AGAIN)
+def test_of_several_starts_in_one_log_the_last_is_explained(names, signature, earlier):
+    log = "".join((LOGS / f"{name}.log").read_text() for name in names)
+    found = explaining.of_log("x", log, None)
+    assert (found.told and found.told.signature, len(found.earlier)) == (signature, len(earlier))
+    assert all(one.startswith(words) for one, words in zip(found.earlier, earlier, strict=True))
+
+
+def test_the_ranks_of_a_replica_in_one_log_are_one_start():
+    line = "[2026-11-30 12:00:00] server_args=ServerArgs(model_path='/m', node_rank={}, nnodes=2)\n"
+    assert len(engines.load("sglang").DIALECT.starts(line.format(0) + line.format(1))) == 1
+
+
+def test_a_start_that_goes_on_is_told_with_what_became_of_the_one_before(deploy):
+    failed = (LOGS / "llamacpp-truncated-model.log").read_text()
+    begun = (LOGS / "llamacpp-good.log").read_text().partition("model loaded")[0]
+    done = deploy(stdin=failed * 2 + begun)
+    assert done.returncode == 10
+    assert "the last of 3 starts in this log; before it: cut-short the GGUF file is cut short (x 2)\n" in done.stdout
+
+
+def test_what_no_server_wrote_is_told(deploy):
+    done = deploy(stdin="root:x:0:0\n")
+    assert (done.returncode, "-> is that a server's log?" in done.stdout) == (10, True)
 
 
 # ---- several hosts

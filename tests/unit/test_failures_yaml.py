@@ -59,6 +59,10 @@ WRONG = [
     (ROW.format(line="a") + "    kind: cuase\n", "failures.yaml:6: failures.x.kind: should be 'cause'"),
     (ROW.format(line="a") + "    count: many\n", "failures.yaml:6: failures.x.count: should be a whole number"),
     (ROW.format(line="a") + "  x: {}\n", "failures.yaml:6: failures.x: stands there twice"),
+    (ROW.format(line="'.+'"), "failures.yaml:3: failures.x.line: matches nearly every line"),
+    (ROW.format(line="a") + "    phase: wieghts\n", "failures.yaml:6: failures.x.phase: no engine has such a phase"),
+    (ROW.format(line="a") + "    count: 2\n", "failures.yaml:6: failures.x.count: only a note"),
+    ("failures: {x: {line: 'a(?P<b>c)', cause: '{b}', remedy: 'see {c}'}}\n", "x.remedy: {c} is no group of `line`"),
     ("failures:\n  'a b': {line: a, cause: c, remedy: r}\n", "failures.yaml:2: failures"),
 ]
 
@@ -69,6 +73,12 @@ def test_what_is_wrong_in_it_is_told_with_its_line(project, text, said):
     with pytest.raises(ConfigError) as caught:
         failures.load(project)
     assert said in caught.value.what
+
+
+def test_words_over_several_lines_are_one_line_and_braces_of_a_shell_are_no_group(project):
+    write(project, "failures:\n  x:\n    line: a\n    cause: |\n      one\n      two\n    remedy: rm ${HOME}/x {}\n")
+    (row,) = failures.load(project)
+    assert (row.cause, row.remedy) == ("one two", "rm ${HOME}/x {}")
 
 
 def test_one_that_anybody_may_write_is_refused(project):

@@ -16,6 +16,9 @@ from deploy.profile import Profile
 RUN = "/w/it/runs/r1"
 
 
+WELL = {"wiped": False, "differs": {}}
+
+
 def process(pid: int, ppid: int, run: str | None = "", **more: Any) -> dict[str, Any]:
     base = {"pid": pid, "name": "x", "state": "S", "ppid": ppid, "pgrp": pid, "session": pid, "threads": 1}
     return {**base, "start_ticks": pid, "uid": 1000, "user": "me", "cmdline": ["x"], "cgroup": "/", "run": run, **more}
@@ -29,7 +32,7 @@ def answer(*sockets: dict[str, Any], **more: Any) -> dict[str, Any]:
     """A launcher (10) and its server (11), a stranger (20), and our own connection (30)."""
     processes = [process(10, 1, RUN), process(11, 10, RUN), process(20, 1, uid=2000), process(30, 1)]
     base = {"boot_id": "now", "uptime": 1.0, "ticks_per_second": 100, "asked_by": 30, "processes": processes}
-    ours = {"11": {"wiped": False, "differs": {}}}
+    ours = {"11": WELL}
     return {**base, "sockets": sockets, "launcher": ["10", "10", "now"], "environments": ours, "paths": [], **more}
 
 
@@ -60,6 +63,22 @@ CASES: dict[str, tuple[dict[str, Any], list[int], str]] = {
     ),
     "all addresses of both kinds": (answer(listener("::", [20]), listener("0.0.0.0", [11])), [11], ""),
     "IPv6 alone, which takes IPv4 too": (answer(listener("::", [11])), [11], ""),
+    "workers that share its port, in an environment of its making": (
+        answer(
+            listener(pids=[11, 12]),
+            processes=[process(10, 1, RUN), process(11, 10, RUN), process(12, 11, RUN), process(30, 1)],
+            environments={"11": WELL, "12": {"wiped": False, "differs": {"A": "8"}}},
+        ),
+        [11, 12], "processes of the server live in another environment than it: A",
+    ),
+    "a child that alone has the port, in another environment": (
+        answer(
+            listener(pids=[12]),
+            processes=[process(10, 1, RUN), process(11, 10, RUN), process(12, 11, RUN), process(30, 1)],
+            environments={"11": WELL, "12": {"wiped": False, "differs": {"A": "8"}}},
+        ),
+        [], "7: here: the server lives in another environment than it was given (A)",
+    ),
     "a launcher of another boot": (
         answer(listener(pids=[11]), launcher=["10", "10", "before"]), [11], "lost its launcher",
     ),
