@@ -16,6 +16,7 @@ from deploy.remote import Remote
 WARM_UP = 8  # tokens: the first request pays for what is lazily set up
 METRICS_TIMEOUT = 5.0  # seconds
 SETTLED = 3.0  # seconds in which a server must have counted a request that it has answered
+RESTED = 1.0  # seconds without another count, after which nothing that was asked before is still to be counted
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,9 @@ def bench(node: Node, remote: Remote) -> str:
         remote.write(remote.place.folder, {"bench.json": json.dumps({"why": why, "at": time.time()})})
         return why
     started = _totals(node, remote)
-    form = _form(node, remote)
+    form, by_answers = _form(node, remote)
     before = _settled(node, remote, started, 1)
+    before = before if by_answers else _rested(node, remote, before)
     answers = list(_answers(node, remote, form))
     counted = acceptance.between(before, _settled(node, remote, before, len(answers)))
     measured = {**_measured(node, answers, counted), "measured_on": _measured_on(node, answers, remote)}
@@ -62,14 +64,14 @@ def _answers(node: Node, remote: Remote, form: int) -> Iterator[Answer]:
         yield Answer(question.path, prompt, counters, time.monotonic() - started)
 
 
-def _form(node: Node, remote: Remote) -> int:
-    """Which form of the question is answered with counters; asking is the warm-up as well."""
+def _form(node: Node, remote: Remote) -> tuple[int, bool]:
+    """Which form of the question is answered with counters, and whether these tell of drafts; asking is the warm-up."""
     wish = node.profile.bench
     for number, question in enumerate(node.engine.measured(node.served_name, wish.prompts[0], WARM_UP)):
         remote.pause(0)
         reply = asking.ask(question, node, remote, timeout=wish.timeout)
-        if node.engine.counters(reply):
-            return number
+        if counters := node.engine.counters(reply):
+            return number, counters.steps is not None
     raise _uncounted(reply, remote)
 
 
@@ -132,6 +134,16 @@ def _settled(node: Node, remote: Remote, since: Totals | None, requests: int) ->
         if more is None or more.requests is None or more.requests >= requests or time.monotonic() > deadline:
             break
         remote.pause(0.05)
+    return now
+
+
+def _rested(node: Node, remote: Remote, now: Totals | None) -> Totals | None:
+    """Once it counts no more: `wait` and `smoke` have asked as well, and what they asked is none of the measurement."""
+    began = since = time.monotonic()
+    while now is not None and time.monotonic() - since < RESTED and time.monotonic() - began < SETTLED:
+        remote.pause(0.1)
+        last, now = now, _totals(node, remote)
+        since = since if now == last else time.monotonic()
     return now
 
 
