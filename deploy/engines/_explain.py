@@ -71,10 +71,17 @@ class Found:
             remedy = "no row knows this exception: read the log around it"
             evidence = block.text if block else self.cause
         else:
-            shown = [link.innermost, *link.message] if link else [f"{self.line.head}{self.line.text}".strip()]
+            shown = [link.innermost, *link.message] if link else self._quoted
             name, kind = self.name, self.row.kind
             remedy, evidence = _filled(self.row.remedy, self._groups), "\n".join(filter(None, shown))
         return Explanation(name, f"{about}{self.cause}", remedy, evidence, self.rank, kind=kind, time=self.line.time)
+
+    @property
+    def _quoted(self) -> list[str]:
+        """The line itself, and the exception that it announces, where no row knows that."""
+        last = self.traceback.links[-1] if self.traceback and self.traceback.links else None
+        line = f"{self.line.head}{self.line.text}".strip()
+        return [line, last.innermost, *last.message] if last else [line]
 
     @property
     def _groups(self) -> Mapping[str, str]:
