@@ -57,7 +57,9 @@ def read(place: str) -> str:
             found = _bounded(sys.stdin.buffer)
         else:
             path = Path(place).expanduser()
-            with (path / SERVER_LOG if path.is_dir() else path).open("rb") as file:
+            path = path / SERVER_LOG if path.is_dir() else path
+            name = str(path)
+            with path.open("rb") as file:
                 found = _bounded(file)
     except OSError as error:
         remedy = "deploy explain LOGFILE; without a file it looks at what runs on the hosts"
