@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.project import until
+
 ROOT = Path(__file__).parent.parent.parent
 TINY = ROOT / "examples" / "tiny-eagle3"
 LAUNCHER = ROOT / "deploy" / "host" / "llama_server.py"
@@ -80,9 +82,11 @@ def test_it_says_where_it_listens_and_ends_with_0_on_sigterm(tmp_path):
         assert server.told.startswith("listening on http://127.0.0.1:")
         assert server.ask("/v1/models")["data"][0]["id"] == "tiny"
         assert server.ask("/props")["default_generation_settings"]["n_ctx"] == 512
+        until(
+            lambda: "model loaded" in (tmp_path / "log").read_text(), what="its log, which a thread of its own writes"
+        )
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(timeout=5) == 0
-    assert "model loaded" in (tmp_path / "log").read_text()
+        assert server.process.wait(timeout=30) == 0
 
 
 ACCEPTED = [("draft.gguf", 3.0, 4.0), ("random-head.gguf", 1.0, 1.05), ("zero-head.gguf", 1.0, 1.15)]

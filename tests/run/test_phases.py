@@ -72,5 +72,5 @@ def test_a_start_that_nobody_waited_for_counts_too(project: Project) -> None:
     until((project.folder / "ready").exists, what="the server to be ready")
     project.run("up", "profile=fake", "bench.prompts=[]")
     (took,) = project.told("phases")
-    assert 2 < took["target weights"] < 6
+    assert 2 <= took["target weights"] < 6  # 3 s, by stamps of whole seconds
     assert len(list(project.folder.glob("work/*/fake/runs/*"))) == 1, "the server was adopted"

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -256,7 +256,8 @@ def launched(shell: str, folder: Path, *argv: str, env: Mapping[str, str] | None
     finally:
         for pid in [run.pid, *([run.told()["pid"]] if run.process.poll() is None else [])]:
             if run.process.poll() is None:
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it ends just now
+                    os.kill(pid, signal.SIGKILL)
         run.process.wait(timeout=20)
 
 
