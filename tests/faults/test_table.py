@@ -18,7 +18,7 @@ from tests.project import until
 
 pytestmark = [pytest.mark.sshd, pytest.mark.namespace]
 
-SIDE_BY_SIDE = 4  # hosts: half of a row is waiting
+SIDE_BY_SIDE = 3  # hosts: half of a row is waiting, and another file runs beside this one
 
 
 @pytest.fixture(scope="module")
