@@ -65,6 +65,9 @@ ENDINGS = {
     "it answers nothing": Ending(
         {"hang": "/health_generate"}, 7, ("does not answer",), fields={"ready": {"deadline": 3, "stall": 60}}
     ),
+    "it says 200, and hangs on each generation": Ending(
+        {"hang": "/v1/chat"}, 7, ("does not answer", "POST /v1/chat"), fields={"ready": {"deadline": 3, "stall": 60}}
+    ),
     "it says 200, and generates nothing": Ending(
         {"dead_backend": True},
         7,
