@@ -6,6 +6,10 @@ import threading
 
 import paramiko
 
+# An answer is waited for in parts: the clock goes on while we are frozen or the laptop sleeps, and what came
+# meanwhile is read only afterwards.
+PARTS = 4
+
 
 class Pulse:
     """Asks for a sign of life every `interval` seconds, and closes the transport when none comes in `count` of them.
@@ -29,7 +33,8 @@ class Pulse:
         while not self._stopped.wait(self._interval) and self._transport.is_active():
             asked = threading.Thread(target=self._ask, name="keep-alive request", daemon=True)
             asked.start()
-            asked.join(self._longest)
+            for _ in range(PARTS):
+                asked.join(self._longest / PARTS)
             if asked.is_alive():
                 self.silence = f"no answer to our keep-alive for {self._longest:g} s"
                 self._transport.close()  # every channel ends, and with it every read that waits
