@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib
 import multiprocessing
+import random
 import signal
 import socket
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from tests.spoken import alike, killed, module, replaced, says
+
+NEXT = 40  # ports
 
 # ---- the processes of a server
 
@@ -92,10 +95,23 @@ def _inside(code: CodeType, name: str) -> Any:
 
 @contextlib.contextmanager
 def taken() -> Iterator[int]:
+    """A port that somebody listens on, below those that the kernel gives away to other servers of this machine."""
+    port = next(port for port in random.sample(range(12000, 30000, NEXT), 100) if free(port))
     with socket.socket() as other:
-        other.bind(("0.0.0.0", 0))
+        other.bind(("0.0.0.0", port))
         other.listen()
-        yield other.getsockname()[1]
+        yield port
+
+
+def free(port: int) -> bool:
+    """Whether it can be had, and the next ones, by which SGLang counts on from it."""
+    with contextlib.ExitStack() as stack:
+        try:
+            for number in range(port, port + NEXT):
+                stack.enter_context(socket.socket()).bind(("0.0.0.0", number))
+        except OSError:
+            return False
+    return True
 
 
 @says("S10", "utils.network")
