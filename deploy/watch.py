@@ -96,6 +96,11 @@ class Watch:
         lost = (self.lost,) if self.lost and not self.gone else ()
         return Seen(self.exit, silent, self.compilers, lost=lost, oom=self.oom, unread=self.unread)
 
+    @property
+    def ending(self) -> str:
+        """In words, how the launcher that is gone has ended."""
+        return "was killed" if self.exit is None else f"ended with exit code {self.exit}"
+
     def close(self) -> None:
         """Stop hearing; the program on the host ends with its channel."""
         self._closed = True
@@ -140,8 +145,7 @@ class Watch:
             self._ended = True
             self._stop()
             if self.gone:
-                how = "was killed" if self.exit is None else f"ended with exit code {self.exit}"
-                self._remote.say(f"it {how}", gone=True)
+                self._remote.say(f"it {self.ending}", gone=True)
         elif "log" in told:
             self._lines(told["log"])
         elif "from" in told:

@@ -27,6 +27,10 @@ class Member(NamedTuple):
     rss: int  # bytes
     name: str  # at most 15 bytes
 
+    def lives(self, ticks: str) -> bool:
+        """Whether it is the process that began then, and no zombie or another one that got its pid."""
+        return self.ticks == ticks and self.state not in "ZX"
+
 
 def member(pid: str) -> Member | None:
     """None where it is gone, or no process."""

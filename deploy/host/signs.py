@@ -160,7 +160,7 @@ class Signs:
         """A process that an engine had given its title and that is gone, {title, pid, status: as of wait(2)}."""
         for pid, (one, words) in list(self.engines.items()):
             now = member(str(pid))
-            if now is None or now.ticks != one.ticks or now.state in "ZX":
+            if now is None or not now.lives(one.ticks):
                 return {"title": words, "pid": pid, "status": status(pid) if now and now.ticks == one.ticks else None}
             if now.name != one.name:  # it was a fork, on its way to become something else
                 self.engines.pop(pid, None)

@@ -23,6 +23,7 @@ import threading
 import time
 from typing import Any, Iterator  # noqa: UP035 - Python 3.8
 
+from deploy.host.family import member
 from deploy.host.kernel import kills, oom_kills, ring
 from deploy.host.log import Log, gap
 from deploy.host.signs import Signs
@@ -37,13 +38,9 @@ KILL = 9
 
 
 def alive(pid: str, ticks: str) -> bool:
-    """The process that was launched, and not a zombie or another one that got its pid."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            fields = stat.read().rpartition(b") ")[2].split()
-    except OSError:
-        return False
-    return fields[19].decode() == ticks and fields[0] not in (b"Z", b"X")
+    """Whether the process that was launched still is."""
+    found = member(pid)
+    return found is not None and found.lives(ticks)
 
 
 class Lines:

@@ -201,5 +201,5 @@ def _death(node: Node, remote: Remote, watch: Watch) -> LaunchFailed:
 
 def _how(watch: Watch) -> str:
     if watch.gone:
-        return "was killed" if watch.exit is None else f"ended with exit code {watch.exit}"
+        return watch.ending
     return f"has lost {watch.lost}" if watch.lost else "is beyond help, though its process lives,"
