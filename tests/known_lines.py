@@ -140,7 +140,7 @@ fabric :: error :: RuntimeError: Unexpected error from cudaGetDeviceCount(). Err
 driver :: error :: RuntimeError: No CUDA GPUs are available
 broken-gpu :: error :: torch.AcceleratorError: CUDA error: unspecified launch failure
 nccl :: error :: torch.distributed.DistBackendError: NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:77, unhandled system error, NCCL version 2.27.7
-disk-full :: error :: OSError: [Errno 28] No space left on device: '/root/.cache/flashinfer/0.7.2/120f/cached_ops'
+disk-full :: error :: OSError: [Errno 28] No space left on device: '/home/serve/.cache/flashinfer/0.7.2/120f/cached_ops'
 host-memory :: error@weights :: RuntimeError: [enforce fail at alloc_cpu.cpp:128] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 469762048 bytes. Error code 12 (Cannot allocate memory)
 host-memory :: error@weights :: MemoryError: std::bad_alloc
 files :: error@weights :: OSError: [Errno 24] Too many open files: '/srv/models/kimi/model-00012-of-00064.safetensors'

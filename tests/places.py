@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +13,7 @@ from typing import Any
 
 from tests import fleet
 from tests.fleet import TestHost
-from tests.project import EXAMPLES, LOCAL, Project, with_run
+from tests.project import EXAMPLES, LOCAL, Project, ended
 
 # What lives of a run and of the session that was launched, who listens, whether anybody may take the lock at once.
 LOOK = """
@@ -98,9 +96,7 @@ def project_on(folder: Path, *places: Place, swept: Sequence[str] = (), **more: 
     try:
         yield made
     finally:
-        for run in (folder / "work").glob("*/*/runs/*"):
-            for pid in with_run(run.name):
-                os.kill(pid, signal.SIGKILL)
+        ended(folder)
         for place in places:
             if place.host.get("transport") != "local":
                 place.python(CLEAN, "/home/op/.deploy", "/tmp/deploy.lock", *swept)

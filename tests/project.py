@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -138,6 +139,13 @@ def until(condition: Callable[[], Any], seconds: float = 30.0, what: str = "") -
             raise AssertionError(f"not within {seconds} s: {what or condition}")
         time.sleep(0.05)
     return found
+
+
+def ended(folder: Path) -> None:
+    """Kill what still runs on this machine of the project in `folder`."""
+    for run in (folder / "work").glob("*/*/runs/*"):
+        for pid in with_run(run.name):
+            os.kill(pid, signal.SIGKILL)
 
 
 def with_run(run: str) -> list[int]:

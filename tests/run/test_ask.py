@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.project import Done, Project, until, with_run
+from tests.project import Done, Project, ended, until
 
 ODD = Path(__file__).parents[1] / "odd_server.py"
 
@@ -25,9 +24,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     done = made.run("up", "profile=fake")
     assert done.code == 0, done.err
     yield made
-    for run in (made.folder / "work").glob("*/*/runs/*"):
-        for pid in with_run(run.name):
-            os.kill(pid, signal.SIGKILL)
+    ended(made.folder)
 
 
 def chunk(said: str = "", thought: str = "", end: str | None = None, **more: Any) -> str:

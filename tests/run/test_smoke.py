@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -24,7 +22,7 @@ from deploy.state import Place
 from deploy.steps.health import health
 from deploy.steps.smoke import smoke
 from deploy.transport.local import LocalTransport
-from tests.project import EXAMPLES, Project, with_run
+from tests.project import EXAMPLES, Project, ended
 from tests.run.test_odd_answers import ODD
 
 CHAT = "/v1/chat/completions"
@@ -44,9 +42,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     done = made.run("up", "profile=fake")
     assert done.code == 0, done.err
     yield made
-    for run in (made.folder / "work").glob("*/*/runs/*"):
-        for pid in with_run(run.name):
-            os.kill(pid, signal.SIGKILL)
+    ended(made.folder)
 
 
 def whole(said: str | None = None, thought: str | None = None, end: str = "stop") -> dict[str, Any]:

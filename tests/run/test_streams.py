@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.project import Project, free_port, until, with_run
+from tests.project import Project, ended, free_port, until
 
 
 def through_a_shell(project: Project, words: str, streams: str) -> tuple[int, str]:
@@ -31,9 +29,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Any:
     made.fake()
     assert made.run("up", "profile=fake").code == 0
     yield made
-    for run in (made.folder / "work").glob("*/*/runs/*"):
-        for pid in with_run(run.name):
-            os.kill(pid, signal.SIGKILL)
+    ended(made.folder)
 
 
 RUNS = ("up profile=fake", "up profile=fake --jsonl", "up profile=fake --json", "up profile=fake -vv")

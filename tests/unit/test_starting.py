@@ -25,7 +25,7 @@ READY = [at(112, "The server is fired up and ready to roll!"), at(900, "Prefill 
 
 def starts(lines: list[str], begin: int = 0) -> tuple[Start, list[str]]:
     read = Starts(engines.load("sglang"), "0.5.23")
-    told = read.lines([f"\x1d{begin} /work/kimi/runs/20261129-1", *lines], 7.0)
+    told = read.lines([f"\x1d{begin} /srv/kimi/runs/20261129-1", *lines], 7.0)
     assert read.start is not None
     return read.start, told
 
