@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +21,8 @@ from deploy.transport._calls import Calls
 from deploy.transport._process import Running
 from deploy.transport._wrapper import wrap
 
+FULL = 0.1  # seconds between looks at a full pipe
+
 
 class LocalStreams:
     """A child process as streams."""
@@ -28,6 +32,10 @@ class LocalStreams:
         self._stdin = cast("IO[bytes]", child.stdin)
         self._stdout = cast("IO[bytes]", child.stdout)
         self._stderr = cast("IO[bytes]", child.stderr)
+        # The program's end closes stdin while a caller may write to it, and the number may then be another file's:
+        # both ask for this lock, which a write that has to wait for room must not hold.
+        self._sending = threading.Lock()
+        os.set_blocking(self._stdin.fileno(), False)
 
     def receive(self) -> bytes:
         return _read(self._stdout)
@@ -38,24 +46,35 @@ class LocalStreams:
     def send(self, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
-            try:
-                rest = rest[self._stdin.write(rest) :]
-            except ValueError as error:  # closed by ourselves
-                raise BrokenPipeError from error
+            with self._sending:
+                if self._stdin.closed:
+                    raise BrokenPipeError
+                pipe, sent = self._stdin.fileno(), self._stdin.write(rest) or 0
+            rest = rest[sent:]
+            if not sent:
+                _until_writable(pipe)
 
     def shut(self) -> None:
-        self._stdin.close()
+        with self._sending:
+            self._stdin.close()
 
     def wait(self) -> int:
         status = self._child.wait()
         return 128 - status if status < 0 else status
 
     def cut(self) -> None:
-        self._stdin.close()  # the other pipes end with the last process that holds them
+        self.shut()  # the other pipes end with the last process that holds them
 
     def terminate(self, group: int) -> None:
         with suppress(ProcessLookupError):
             os.kill(group, signal.SIGTERM)
+
+
+def _until_writable(pipe: int) -> None:
+    """Until a pipe has room or no reader, or a moment has passed: it may have been closed meanwhile."""
+    room = select.poll()
+    room.register(pipe, select.POLLOUT)
+    room.poll(FULL * 1000)
 
 
 def _home() -> Path:

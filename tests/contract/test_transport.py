@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,24 @@ def test_stdin_comes_back_from_cat_unchanged(there, size):
 
 def test_a_program_may_end_without_reading_its_input(there):
     assert there.run(["true"], stdin=b"x" * 5_000_000).status == 0
+
+
+def test_input_that_nobody_reads_ends_with_its_program_though_a_child_holds_it_open(there):
+    left = "exec 3<&0; sleep 20 <&3 >/dev/null 2>&1 3<&- & exit 7"
+    began = time.monotonic()
+    assert there.run(["sh", "-c", left], stdin=b"x" * 5_000_000).status == 7
+    assert time.monotonic() - began < 15  # it does not wait for the child
+
+
+def test_programs_that_end_while_they_are_written_to_break_no_pipe_of_another(there):
+    """Closed under a writer, a file's number fails, or is another file's by then."""
+
+    def many() -> list[bytes]:
+        return [there.run(["head", "-c1"], stdin=b"x" * 70_000).stdout for _ in range(15)]
+
+    with ThreadPoolExecutor(8) as pool:
+        outputs = [work.result() for work in [pool.submit(many) for _ in range(8)]]
+    assert outputs == [[b"x"] * 15] * 8
 
 
 def test_both_streams_may_carry_megabytes_at_once(there):
