@@ -1,19 +1,20 @@
-"""`deploy check`: the checks of all hosts, as a report."""
+"""`deploy check`: the checks of all hosts, as a report; with a profile, or of the hosts alone."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import Any
 
 import click
 
-from deploy import checks, drafts, record
+from deploy import checks, drafts, looking, record
+from deploy.checks import Case
 from deploy.deploying import place
-from deploy.errors import CheckFailed, Undecided
-from deploy.options import Options
-from deploy.plan import Plan
+from deploy.errors import CheckFailed, Undecided, Unreachable
+from deploy.findings import Finding
+from deploy.plan import Node
+from deploy.remote import Remote
 from deploy.render import clean
 from deploy.session import Session
 from deploy.state import Asked
@@ -21,37 +22,80 @@ from deploy.wish import Wish
 
 COLOURS = {"PASS": "green", "WARN": "yellow", "FAIL": "red", "UNKNOWN": "magenta"}
 
+Found = list[tuple[str, Finding, bool]]  # host, what was found there, whether it is waived
 
-def report(wish: Wish, options: Options, session: Session) -> int:
-    """Print every finding; the exit code of the worst: 5 for a FAIL that is not waived, 10 for an UNKNOWN."""
+
+def of_profile(wish: Wish, session: Session) -> Found:
+    """What is found on the hosts of a profile."""
     with drafts.found(wish.profile, wish.inventory, session.remotes) as draft:
-        found = list(_findings(wish.plan(draft), session))
-    if options.json:
-        click.echo(json.dumps(found, indent=1))
+        plan = wish.plan(draft)
+        nodes = {node.host.name: node for node in plan.nodes}
+
+        def case(remote: Remote) -> Case:
+            node = nodes[remote.host.name]
+            remote.place = place(node, record.new_id(), session, Asked())
+            return _case(node, remote)
+
+        return _found(session, case)
+
+
+def of_hosts(session: Session) -> Found:
+    """What is found on hosts, whatever shall run there."""
+    return _found(session, lambda remote: _case(None, remote))
+
+
+def report(found: Found, unreachable: Iterable[str], *, as_json: bool) -> int:
+    """Print every finding; the exit code of the worst: 5 for a FAIL that is not waived, 3 for a host that was not
+    reached, 10 for an UNKNOWN.
+    """
+    if as_json:
+        rows = [{"host": host, **asdict(one), "waived": waived} for host, one, waived in found]
+        click.echo(json.dumps(rows, indent=1))
     else:
-        for finding in found:
-            _print(finding)
-    verdicts = {finding["verdict"] for finding in found if not finding["waived"]}
+        for host, one, waived in found:
+            _print(host, one, waived=waived)
+    verdicts = {one.verdict for _, one, waived in found if not waived}
     if "FAIL" in verdicts:
         return CheckFailed.exit_code
+    if any(unreachable):
+        return Unreachable.exit_code
     return Undecided.exit_code if "UNKNOWN" in verdicts else 0
 
 
-def _findings(plan: Plan, session: Session) -> Iterator[dict[str, Any]]:
-    for node in plan.nodes:
-        remote = session.remotes[node.host.name]
-        remote.place = place(node, record.new_id(), session, Asked())
-        for finding in checks.run(node, remote):
-            waived = finding.check in node.profile.waive and finding.verdict == "FAIL"
-            yield {"host": node.host.name, **asdict(finding), "waived": waived}
+def _case(node: Node | None, remote: Remote) -> Case:
+    return Case(remote.host, looking.look(remote, looking.about(node, remote)), node, remote)
 
 
-def _print(finding: dict[str, Any]) -> None:
-    word = click.style(f"{finding['verdict']:<8}", fg=COLOURS[finding["verdict"]])
-    waived = " (waived)" if finding["waived"] else ""
-    click.echo(f"{finding['host']}  {word}{finding['check']:<8} {clean(finding['what'])}{waived}")
-    if finding["verdict"] != "PASS":
-        for line in finding["evidence"].splitlines():
+def _found(session: Session, case: Callable[[Remote], Case]) -> Found:
+    """All hosts side by side, then beside each other; a host that was not understood is told as such."""
+    cases: dict[str, Case] = {}
+    each: dict[str, list[Finding]] = {}
+
+    def one(remote: Remote) -> None:
+        cases[remote.host.name] = case(remote)
+        each[remote.host.name] = list(checks.run(cases[remote.host.name]))
+
+    failed = session.each(one)
+    for name, error in failed.items():
+        each[name] = [Finding("look", "UNKNOWN", error.what, error.evidence, error.remedy)]
+    for name, finding in checks.across([cases[name] for name in session.remotes if name in cases]):
+        each[name].append(finding)
+    return [
+        (name, finding, finding.verdict == "FAIL" and finding.check in _waive(cases.get(name)))
+        for name in session.remotes
+        for finding in each[name]
+    ]
+
+
+def _waive(case: Case | None) -> list[str]:
+    return case.node.profile.waive if case and case.node else []
+
+
+def _print(host: str, finding: Finding, *, waived: bool) -> None:
+    word = click.style(f"{finding.verdict:<8}", fg=COLOURS[finding.verdict])
+    click.echo(f"{host}  {word}{finding.check:<8} {clean(finding.what)}{' (waived)' if waived else ''}")
+    if finding.verdict != "PASS":
+        for line in finding.evidence.splitlines():
             click.echo(f"    {clean(line)}")
-        if finding["remedy"]:
-            click.echo(f"    -> {clean(finding['remedy'])}")
+        if finding.remedy:
+            click.echo(f"    -> {clean(finding.remedy)}")

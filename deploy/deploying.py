@@ -19,7 +19,7 @@ from deploy.errors import ConfigError, Interrupted
 from deploy.events import Event
 from deploy.options import Options
 from deploy.plan import Node, Plan, Replica
-from deploy.recipe import REPLACE, ROLLBACK, VERIFY, Recipe
+from deploy.recipe import REPLACE, ROLLBACK, VERIFY, Recipe, taken
 from deploy.record import Recorder
 from deploy.remote import Remote
 from deploy.runner import Course, Failure
@@ -95,7 +95,7 @@ def learn(node: Node, session: Session) -> None:
 
 
 def _opening(courses: list[Course], plan: Plan, session: Session, run: str) -> Event:
-    longest = max((course.recipe for course in courses), key=len)
+    longest = max((taken(course.recipe, plan.replicas) for course in courses), key=len)
     return Event(
         "run_started",
         facts={
@@ -155,7 +155,8 @@ def course(replica: Replica, recipe: Recipe, session: Session) -> Course:
     remotes = {node.host.name: session.remotes[node.host.name] for node in replica.nodes}
     head = session.remotes[replica.head.host.name]
     for remote in remotes.values():
-        remote.abort, remote.head_ready, remote.signs = head.abort, head.head_ready, head.signs
+        remote.abort, remote.head_ready = head.abort, head.head_ready
+        remote.signs, remote.cases = head.signs, head.cases
     return Course(replica, recipe, remotes, head.abort, session.interrupted)
 
 

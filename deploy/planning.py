@@ -9,7 +9,7 @@ from typing import Any
 from deploy import compare, drafts, words
 from deploy.errors import ConfigError
 from deploy.plan import Node, Plan
-from deploy.recipe import REPLACE, VERIFY
+from deploy.recipe import REPLACE, VERIFY, taken
 from deploy.session import Session
 from deploy.state import Place
 from deploy.wish import Wish
@@ -29,7 +29,7 @@ def document(wish: Wish, session: Session, *, offline: bool) -> dict[str, Any]:
     verify = all(node["now"].get("mode") == "verify" for node in nodes)
     return {
         "deployment": plan.deployment,
-        "steps": [[s.name, s.scope, s.line] for s in (VERIFY if verify else REPLACE)],
+        "steps": [[s.name, s.scope, s.line] for s in taken(VERIFY if verify else REPLACE, plan.replicas)],
         "nodes": nodes,
         "plan": _replicas(plan),
     }

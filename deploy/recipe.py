@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from deploy.plan import Node, Replica
 from deploy.remote import Remote
+from deploy.steps.agree import agree
 from deploy.steps.bench import bench
 from deploy.steps.free import free
 from deploy.steps.gate import gate
@@ -28,10 +29,10 @@ Verb = Callable[[Node, Remote], str]
 
 @dataclass(frozen=True)
 class Step:
-    """A verb and where it runs: on each host of a replica, or on its head alone."""
+    """A verb and where it runs: on each host of a replica, on its head alone, or there if it has several hosts."""
 
     verb: Verb
-    scope: Literal["each", "head"]
+    scope: Literal["each", "head", "several"]
 
     @property
     def name(self) -> str:
@@ -43,7 +44,9 @@ class Step:
         return (self.verb.__doc__ or "").strip()
 
     def nodes(self, replica: Replica) -> tuple[Node, ...]:
-        return replica.nodes if self.scope == "each" else (replica.head,)
+        if self.scope == "each":
+            return replica.nodes
+        return (replica.head,) if self.scope == "head" or len(replica.nodes) > 1 else ()
 
 
 Recipe = tuple[Step, ...]
@@ -57,10 +60,19 @@ def head(verb: Verb) -> Step:
     return Step(verb, "head")
 
 
+def several(verb: Verb) -> Step:
+    return Step(verb, "several")
+
+
+def taken(recipe: Recipe, replicas: Iterable[Replica]) -> Recipe:
+    """Those of its steps that these replicas take."""
+    return tuple(step for step in recipe if any(step.nodes(replica) for replica in replicas))
+
+
 PROVE = (each(wait), each(health), head(smoke), head(bench), head(gate), each(ready))
-REPLACE = (each(preflight), each(push), each(prepare), each(stop), each(free), each(launch), *PROVE)
+REPLACE = (each(preflight), several(agree), each(push), each(prepare), each(stop), each(free), each(launch), *PROVE)
 VERIFY = PROVE
-ROLLBACK = (each(preflight), each(recall), each(stop), each(free), each(launch), *PROVE)
+ROLLBACK = (each(preflight), several(agree), each(recall), each(stop), each(free), each(launch), *PROVE)
 SMOKE = (each(health), head(smoke))
 CHECK = (each(preflight),)
 STOP = (each(stop),)

@@ -20,6 +20,7 @@ from deploy.transport import Process, Transport
 from deploy.transport.http import HttpReply, HttpStream, request, stream
 
 if TYPE_CHECKING:
+    from deploy.checks import Case
     from deploy.state import Place
 
 FENCED = 97
@@ -32,8 +33,9 @@ Emit = Callable[[Event], None]
 class Remote:
     """One host, reached; events said here carry its name and the step that runs.
 
-    `abort`, `head_ready` and `signs` are shared by the hosts of a replica: one stops all of them, one tells ranks above
-    0 that the head answers, and one has when each host showed its last sign of life (monotonic).
+    `abort`, `head_ready`, `signs` and `cases` are shared by the hosts of a replica: one stops all of them, one tells
+    ranks above 0 that the head answers, one has when each host showed its last sign of life (monotonic), and one what
+    the checks saw of each.
     """
 
     def __init__(self, where: Host, reached: Transport, emit: Emit, abort: threading.Event) -> None:
@@ -43,6 +45,7 @@ class Remote:
         self.abort = abort
         self.head_ready = threading.Event()
         self.signs: dict[str, float] = {}
+        self.cases: dict[str, Case] = {}
         self.step = ""
         self.lease: Lease | None = None
         self.known: tuple[Signature, ...] = ()  # the user's failures.yaml, for explaining a death here

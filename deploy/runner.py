@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from deploy import death, evidence, hooks, rollback, scrub
 from deploy.errors import DeployError, Interrupted, LaunchFailed, Locked, NotReady, SmokeFailed, Unreachable
 from deploy.plan import Node, Replica
-from deploy.recipe import PROVE, ROLLBACK, VERIFY, Recipe, Step
+from deploy.recipe import PROVE, ROLLBACK, VERIFY, Recipe, Step, taken
 from deploy.remote import Remote
 from deploy.steps.stop import stop
 
@@ -55,11 +55,12 @@ def run(courses: list[Course]) -> list[Failure]:
 
 
 def _walk(course: Course) -> list[Failure]:
-    for number, step in enumerate(course.recipe):
+    recipe = taken(course.recipe, [course.replica])
+    for number, step in enumerate(recipe):
         failures = _interruption(course, step) or _step(course, step)
         if failures:
             _look(course, step, failures)
-            _skip(course, course.recipe[number + 1 :])
+            _skip(course, recipe[number + 1 :])
             _afterwards(course, failures)
             return failures
         course.done.append(step.name)

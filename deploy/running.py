@@ -98,13 +98,24 @@ def ask(options: Options, session: Session, *, all_must_answer: bool = False) ->
     wanted = hosts(options)
     failed = session.ask(wanted)
     _leave_out_bystander(options, session, len(wanted))
-    if failed and (all_must_answer or not session.machines):
-        error = together(failed)
-        error.remedy = f"{error.remedy}; or go without: --hosts 'all,!{',!'.join(failed)}'".lstrip("; ")
-        raise error
+    if failed and all_must_answer:
+        raise _together(failed)
+    told(failed, session)
+    return failed
+
+
+def told(failed: Mapping[str, DeployError], session: Session) -> None:
+    """Name the hosts that do not answer. The error of all where none does."""
+    if failed and not session.remotes:
+        raise _together(failed)
     for name, error in failed.items():
         click.echo(f"{name} does not answer and is left out: {error.what}", err=True)
-    return failed
+
+
+def _together(failed: Mapping[str, DeployError]) -> DeployError:
+    error = together(failed)
+    error.remedy = f"{error.remedy}; or go without: --hosts 'all,!{',!'.join(failed)}'".lstrip("; ")
+    return error
 
 
 def _leave_out_bystander(options: Options, session: Session, asked: int) -> None:

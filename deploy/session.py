@@ -49,9 +49,16 @@ class Session:
             raise together(failed)
 
     def ask(self, hosts: Iterable[Host], *, locked: bool = False) -> dict[str, DeployError]:
-        """Reach hosts, and say which failed; the others are in hand."""
+        """Reach hosts and ask what they have, and say which failed; the others are in hand."""
+        return self._all(hosts, lambda host: self._take(host, locked=locked))
+
+    def connect(self, hosts: Iterable[Host]) -> dict[str, DeployError]:
+        """Reach hosts, ask nothing, and say which failed; the others are in hand."""
+        return self._all(hosts, self._reach)
+
+    def _all(self, hosts: Iterable[Host], act: Callable[[Host], None]) -> dict[str, DeployError]:
         wanted = list(hosts)
-        failed = on_all(wanted, lambda host: self._take(host, locked=locked))
+        failed = on_all(wanted, act)
         place = {host.name: number for number, host in enumerate(wanted)}  # not by who answered first
         self.remotes = dict(sorted(self.remotes.items(), key=lambda item: place.get(item[0], -1)))
         self.machines = dict(sorted(self.machines.items(), key=lambda item: place.get(item[0], -1)))
@@ -77,6 +84,9 @@ class Session:
             self._lock(host)
         else:
             self.machines[host.name] = state.read(remote)
+
+    def _reach(self, host: Host) -> None:
+        self.reach(host)
 
     def reach(self, host: Host) -> Remote:
         """Connect to a host; it is in hand from then on."""

@@ -27,6 +27,7 @@ LAYERS = [
     "remote facts acceptance",
     "state foreign",
     "owned releases asking answer identity compare secret tunnel timings loading watch evidence",
+    "looking",
     "hooks drafts checks rollback death",
     "steps",
     "mask",
@@ -41,6 +42,7 @@ LAYERS = [
 
 # What may look upward for a type alone, and why.
 UPWARD_TYPES = {
+    ("remote", "checks"): "the hosts of a replica show each other what was found",
     ("remote", "state"): "a remote carries its place, which is made from what the state says of a host",
     ("options", "render"): "the names of the views",
 }

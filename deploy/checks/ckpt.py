@@ -12,6 +12,7 @@ from deploy.checkpoint.config import is_eagle3
 from deploy.checkpoint.facts import Facts
 from deploy.checkpoint.rules import Serving, Target
 from deploy.checkpoint.trace import Trace
+from deploy.checks import Case
 from deploy.errors import ConfigError
 from deploy.findings import Finding
 from deploy.plan import Node
@@ -20,9 +21,10 @@ from deploy.remote import Remote
 LONGER = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 
 
-def check(node: Node, remote: Remote) -> Iterator[Finding]:
+def check(case: Case) -> Iterator[Finding]:
     """The draft is read where it lies. One that a hook is still to change is judged again when it has."""
-    if node.draft is None or remote.place.source:  # one that is gone back to has served already
+    node, remote = case.node, case.remote
+    if node is None or node.draft is None or remote.place.source:  # one that is gone back to has served already
         return
     found = judged(node, remote, node.draft.path, remote if node.draft.host else None)
     if node.profile.hooks.prepare:

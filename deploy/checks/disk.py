@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from deploy.checks import Case
 from deploy.facts import disks
 from deploy.findings import Finding
-from deploy.plan import Node
-from deploy.remote import Remote
 
 SPARE = 64 << 20  # logs, manifests, and a margin
 
 
-def check(node: Node, remote: Remote) -> Iterator[Finding]:
+def check(case: Case) -> Iterator[Finding]:
     """Only bytes that are missing count: a release that is there needs none."""
-    folder = remote.place.releases(node)
+    if case.node is None:
+        return
+    node, looked = case.node, case.facts[disks.FACT]
+    folder = case.remote.place.releases(node)
     release = f"{folder}/{node.draft.digest}" if node.draft else folder
-    there, where = disks.read(remote, release, folder)
+    there, where = disks.of(release, looked), disks.of(folder, looked)
     size = 0 if node.draft is None or there.exists else node.draft.manifest.size
     if not where.writable:
         yield Finding(

@@ -6,15 +6,18 @@ from collections.abc import Iterator
 
 from packaging.specifiers import SpecifierSet
 
+from deploy.checks import Case
 from deploy.findings import Finding
-from deploy.plan import Node
 from deploy.remote import Remote
 
 FIND = 'case $1 in "~/"*) set -- "$HOME/${1#"~/"}" ;; esac; command -v -- "$1"'
 
 
-def check(node: Node, remote: Remote) -> Iterator[Finding]:
+def check(case: Case) -> Iterator[Finding]:
     """Installed, and the right one. A binary and a plain command tell no version."""
+    if case.node is None:
+        return
+    node, remote = case.node, case.remote
     program, wanted = str(node.argv[0]), node.profile.engine.version
     found = remote.place.engine
     if found is None:

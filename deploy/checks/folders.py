@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from deploy.checks import Case
 from deploy.facts import disks
 from deploy.findings import Finding
-from deploy.plan import Node
-from deploy.remote import Remote
 
 
-def check(node: Node, remote: Remote) -> Iterator[Finding]:
+def check(case: Case) -> Iterator[Finding]:
     """Whoever may write into a folder may rename what is in it, also what belongs to others, unless it is sticky."""
-    places = disks.read(remote, remote.place.machine.root, remote.place.releases(node))
+    places = case.facts[disks.FACT]
     exposed = sorted({folder for place in places for folder in place.exposed})
     if exposed:
         yield Finding(
@@ -23,4 +22,4 @@ def check(node: Node, remote: Remote) -> Iterator[Finding]:
             f"on the host: chmod o-w {' '.join(exposed)}   (or chmod +t, as /tmp is)",
         )
     else:
-        yield Finding("folders", "PASS", f"{remote.place.machine.root} cannot be exchanged by other users")
+        yield Finding("folders", "PASS", f"{places[0].real} cannot be exchanged by other users")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from deploy.checks import Case
 from deploy.facts import gpus as fact
 from deploy.findings import Finding
-from deploy.plan import Node
-from deploy.remote import Remote
 
 
-def check(node: Node, remote: Remote) -> Iterator[Finding]:
+def check(case: Case) -> Iterator[Finding]:
     """Enough of them, and all of them answer."""
-    if not node.gpus:
+    node = case.node
+    if node is None or not node.gpus:
         return
-    found = fact.read(remote)
+    found = case.facts[fact.FACT]
     if found.all is None:
         yield Finding("gpus", "UNKNOWN", "the GPUs cannot be seen", found.error, "is the driver loaded?")
     elif len(found.all) < node.gpus:

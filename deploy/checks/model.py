@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from deploy.checks import Case
 from deploy.findings import Finding
-from deploy.plan import Node
-from deploy.remote import Remote
 
 
-def check(node: Node, remote: Remote) -> Iterator[Finding]:
+def check(case: Case) -> Iterator[Finding]:
     """There, and readable by the user who will start the server."""
-    path = node.profile.model.path
-    found = remote.place.model
+    if case.node is None:
+        return
+    path = case.node.profile.model.path
+    found = case.remote.place.model
     if "error" in found:
         yield Finding(
             "model",

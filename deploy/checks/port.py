@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from deploy import foreign
+from deploy.checks import Case
 from deploy.facts import processes
 from deploy.facts.processes import Processes
 from deploy.findings import Finding
 from deploy.foreign import Holder
 from deploy.owned import owned
-from deploy.plan import Node
-from deploy.remote import Remote
 
 
-def check(node: Node, remote: Remote) -> Iterator[Finding]:
+def check(case: Case) -> Iterator[Finding]:
     """Held by nobody but us. SGLang finds a taken port only after the whole load."""
-    living = processes.read(remote)
+    if case.node is None:
+        return
+    node, remote, living = case.node, case.remote, case.facts[processes.FACT]
     ours = owned(remote.place.runs, living)
     theirs = [holder for holder in foreign.holders(node, remote, living) if holder.process not in ours]
     hidden = [holder for holder in theirs if not holder.process and holder.other_uid is not None]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from deploy import compare, secret
+from deploy.checks import Case
 from deploy.errors import ConfigError
 from deploy.findings import Finding
-from deploy.plan import Node
-from deploy.remote import Remote
 
 
-def check(node: Node, remote: Remote) -> Iterator[Finding]:
+def check(case: Case) -> Iterator[Finding]:
     """All in our environment, unless an earlier run has its own: the one gone back to, or one that is only verified."""
-    if not node.profile.secrets or remote.place.source:
+    node, remote = case.node, case.remote
+    if node is None or not node.profile.secrets or remote.place.source:
         return
     try:
         secret.values(node)

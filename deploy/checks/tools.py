@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from deploy.checks import Case
 from deploy.findings import Finding
-from deploy.plan import Node
-from deploy.remote import Remote
 
 PROGRAMS = ("setsid", "nohup", "timeout", "readlink", "find", "tail", "head", "mv", "ln", "cp")
 LOOK = 'for name; do command -v "$name" >/dev/null || echo "$name"; done'
 
 
-def check(node: Node, remote: Remote) -> Iterator[Finding]:
+def check(case: Case) -> Iterator[Finding]:
     """Missing ones, by name; rsync only where something is sent over ssh."""
-    wanted = [*PROGRAMS, *(["rsync"] if node.draft and remote.host.transport == "ssh" else [])]
-    missing = remote.sh(LOOK, *wanted).split()
+    sends = case.host.transport == "ssh" and (case.node is None or case.node.draft)
+    wanted = [*PROGRAMS, *(["rsync"] if sends else [])]
+    missing = case.remote.sh(LOOK, *wanted).split()
     if missing:
         yield Finding(
             "tools", "FAIL", f"not on the host: {', '.join(missing)}", remedy=f"install them, e.g. {missing[0]}"

@@ -11,17 +11,27 @@ from deploy.options import Options
 @click.command
 @looking()
 def check(options: Options) -> int:
-    """Run every check of a profile on its hosts, and change nothing. Exit 5 on a FAIL, 10 if a check could not tell.
+    """Run every check on hosts, and change nothing: those of a profile, or without one, of the hosts alone.
+
+    Exit 5 on a FAIL, 3 if a host cannot be reached, 10 if a check could not tell.
 
     \b
     Examples:
-      deploy check profile=kimi-eagle3
-      deploy check profile=kimi-eagle3 draft.path=new/ --hosts gpu1 --json
+      deploy check
+      deploy check --hosts 'gpu[1-4]' --json
+      deploy check profile=kimi-eagle3 draft.path=new/
     """
-    from deploy import checking, wish
+    from deploy import checking, running, wish
     from deploy.session import Session
 
-    wished = wish.load(None, options)
     with Session(options.command("check")) as session:
-        session.open(wished.hosts, locked=False)
-        return checking.report(wished, options, session)
+        if options.words:
+            wished = wish.load(None, options)
+            unreachable = session.ask(wished.hosts)
+            running.told(unreachable, session)
+            found = checking.of_profile(wished, session)
+        else:
+            unreachable = session.connect(running.hosts(options))
+            running.told(unreachable, session)
+            found = checking.of_hosts(session)
+        return checking.report(found, unreachable, as_json=options.json)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deploy import host
-from deploy.facts import Asks
+from deploy.facts import About, Asks, Fact, Program, Question
 
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "beegfs", "gpfs", "fuse.sshfs", "9p", "glusterfs"}
@@ -43,6 +43,18 @@ class Disk:
 def parse(answer: Iterable[Mapping[str, Any]]) -> tuple[Disk, ...]:
     """From what `deploy.host.disks` prints."""
     return tuple(Disk(**told) for told in answer)
+
+
+def of(path: str, disks: Iterable[Disk]) -> Disk:
+    """The one of a path that was asked about. LookupError where it was not."""
+    return {disk.path: disk for disk in disks}[path]
+
+
+def _questions(about: About) -> dict[str, Question]:
+    return {"disks": Program("disks", (about.work, *about.paths))}
+
+
+FACT: Fact[tuple[Disk, ...]] = Fact("disks", _questions, lambda answers: parse(answers["disks"].read()))
 
 
 def read(remote: Asks, *paths: str) -> tuple[Disk, ...]:

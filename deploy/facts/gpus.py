@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deploy.errors import RemoteFailed
-from deploy.facts import Asks
+from deploy.facts import About, Answer, Asks, Command, Fact, Question
 
 # Names come last: they may hold commas.
 GPUS = (
@@ -18,6 +19,7 @@ HOLDERS = (
     "--query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name",
     "--format=csv,noheader,nounits",
 )
+QUESTIONS = {"gpus": GPUS, "holders": HOLDERS}
 # The return values that nvidia-smi's manual names (15: a GPU fell off the bus), 18 (library and driver differ) and 255:
 # what is wrong then stands on its stdout, often beside the lines of the healthy GPUs.
 STATUSES = (0, 2, 3, 4, 6, 8, 9, 10, 12, 13, 14, 15, 18, 255)
@@ -73,16 +75,33 @@ def parse_holders(text: str) -> tuple[tuple[ComputeProcess, ...], str]:
 def read(remote: Asks) -> Gpus:
     """Look once, at most 30 s for each of two questions; a missing or broken nvidia-smi is told, not raised."""
     try:
-        found, wrong = parse(remote.run(*GPUS, ok=STATUSES))
-        holders, wrong_too = parse_holders(remote.run(*HOLDERS, ok=STATUSES)) if found else ((), wrong)
+        told = {name: Answer(0, remote.run(*argv, ok=STATUSES)) for name, argv in QUESTIONS.items()}
     except RemoteFailed as error:
         missing = error.status in (126, 127)
         return Gpus(None, None, "there is no nvidia-smi" if missing else f"nvidia-smi: {error}")
+    return _parse(told)
+
+
+def _questions(_: About) -> dict[str, Question]:
+    return {name: Command(argv) for name, argv in QUESTIONS.items()}
+
+
+def _parse(answers: Mapping[str, Answer]) -> Gpus:
+    gpus, holding = answers["gpus"], answers["holders"]
+    if gpus.missing or gpus.status is None:
+        return Gpus(None, None, "there is no nvidia-smi" if gpus.missing else f"nvidia-smi: {gpus.err}")
+    found, wrong = parse(gpus.out)
+    wrong = wrong or ("" if gpus.status in STATUSES else f"nvidia-smi ended with status {gpus.status}: {gpus.err}")
+    holders, wrong_too = parse_holders(holding.out) if found else ((), wrong)
+    wrong_too = wrong_too or (holding.err if holding.status is None else "")
     return Gpus(
         found or None,
         holders if not wrong_too else None,
         "\n".join(dict.fromkeys(filter(None, (wrong, wrong_too)))) or ("" if found else "nvidia-smi named no GPU"),
     )
+
+
+FACT: Fact[Gpus] = Fact("gpus", _questions, _parse)
 
 
 def _rows(text: str, width: int) -> tuple[list[list[str]], str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deploy import host
-from deploy.facts import Asks
+from deploy.facts import About, Answer, Asks, Fact, Program, Question
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,17 @@ class Interpreter:
 def parse(answer: Mapping[str, Any]) -> Interpreter:
     """From what `deploy.host.interpreter` prints."""
     return Interpreter(**answer)
+
+
+def _questions(about: About) -> dict[str, Question]:
+    return {str(number): Program("interpreter", words) for number, words in enumerate(about.pythons)}
+
+
+def _parse(answers: Mapping[str, Answer]) -> tuple[Interpreter, ...]:
+    return tuple(parse(answer.read()) for answer in answers.values())
+
+
+FACT: Fact[tuple[Interpreter, ...]] = Fact("interpreter", _questions, _parse)  # in the order of what was asked
 
 
 def read(remote: Asks, python: str, distribution: str, pythonpath: str = "") -> Interpreter:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deploy import host
-from deploy.facts import Asks
+from deploy.facts import About, Asks, Fact, Program, Question
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,13 @@ def parse(answer: Mapping[str, Any]) -> Processes:
         for told in answer["processes"]
     )
     return Processes(answer["boot_id"], tuple(found), answer["asked_by"])
+
+
+def _questions(_: About) -> dict[str, Question]:
+    return {"table": Program("processes")}
+
+
+FACT: Fact[Processes] = Fact("processes", _questions, lambda answers: parse(answers["table"].read()))
 
 
 def read(remote: Asks) -> Processes:

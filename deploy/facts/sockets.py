@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deploy import host
-from deploy.facts import Asks
+from deploy.facts import About, Asks, Fact, Program, Question
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,13 @@ def parse(answer: Iterable[Mapping[str, Any]]) -> tuple[Listener, ...]:
         Listener(told["address"], told["port"], told["uid"], tuple(told["pids"]) if told["pids"] else None)
         for told in answer
     )
+
+
+def _questions(_: About) -> dict[str, Question]:
+    return {"listening": Program("sockets")}
+
+
+FACT: Fact[tuple[Listener, ...]] = Fact("sockets", _questions, lambda answers: parse(answers["listening"].read()))
 
 
 def read(remote: Asks) -> tuple[Listener, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deploy import host
-from deploy.facts import Asks
+from deploy.facts import About, Asks, Fact, Program, Question
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,13 @@ class System:
 def parse(answer: Mapping[str, Any]) -> System:
     """From what `deploy.host.system` prints."""
     return System(**answer)
+
+
+def _questions(_: About) -> dict[str, Question]:
+    return {"system": Program("system")}
+
+
+FACT: Fact[System] = Fact("system", _questions, lambda answers: parse(answers["system"].read()))
 
 
 def read(remote: Asks) -> System:

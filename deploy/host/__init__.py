@@ -9,8 +9,8 @@ from importlib import resources
 PART = re.compile(r"^from deploy\.host\.(\w+) import (?:\([^)]*\)|.*)$", re.MULTILINE)
 FUTURE = "from __future__ import annotations\n"
 ALONE = re.compile(
-    r'^if __name__ == "__main__":\n(?:    .*\n?)+', re.MULTILINE
-)  # what a part does where it is a program
+    r'^answer = \w+\n|^if __name__ == "__main__":\n(?:    .*\n?)+', re.MULTILINE
+)  # what a part has and does where it is a program
 
 
 def source(name: str) -> str:

@@ -57,10 +57,10 @@ def exposed(mode: int) -> bool:
     return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
 
 
-def main() -> None:
+def answer(*paths: str) -> list[dict[str, Any]]:
     mounts = parse_mounts(Path("/proc/self/mountinfo").read_text(errors="surrogateescape"))
-    print(json.dumps([look(path, mounts) for path in sys.argv[1:]]))
+    return [look(path, mounts) for path in paths]
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(answer(*sys.argv[1:])))

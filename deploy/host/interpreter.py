@@ -58,5 +58,7 @@ def ask(python: str, distribution: str, pythonpath: str = "") -> dict[str, Any]:
     return dict(json.loads(answer))
 
 
+answer = ask
+
 if __name__ == "__main__":
-    print(json.dumps(ask(*sys.argv[1:])))
+    print(json.dumps(answer(*sys.argv[1:])))

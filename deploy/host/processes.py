@@ -132,5 +132,7 @@ def table() -> dict[str, Any]:
     }
 
 
+answer = table
+
 if __name__ == "__main__":
-    print(json.dumps(table()))
+    print(json.dumps(answer()))

@@ -73,5 +73,7 @@ def listening() -> list[dict[str, Any]]:
     return found
 
 
+answer = listening
+
 if __name__ == "__main__":
-    print(json.dumps(listening()))
+    print(json.dumps(answer()))

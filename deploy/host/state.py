@@ -16,6 +16,7 @@ import time
 from typing import Any
 
 Answer = dict[str, Any]
+Served = dict[str, list[str]]
 
 
 def text(*path: str) -> str:
@@ -48,9 +49,9 @@ def document(*path: str) -> Any:
     return found if isinstance(found, dict) else None
 
 
-def marks() -> dict[str, list[str]]:
+def marks() -> Served:
     """The folders of runs that living processes serve, by DEPLOY_SERVER in their environment, and their pids."""
-    found: dict[str, list[str]] = {}
+    found: Served = {}
     for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else []):
         try:
             with open(f"/proc/{pid}/environ", "rb") as environ:
@@ -63,7 +64,7 @@ def marks() -> dict[str, list[str]]:
     return found
 
 
-def run(folder: str) -> Answer:
+def run(folder: str, served: Served) -> Answer:
     identity = [*text(folder, "pid").split(), "", "", ""][:3]
     draft = os.path.join(folder, "draft")
     return {
@@ -77,42 +78,42 @@ def run(folder: str) -> Answer:
         "alive": bool(identity[0]) and alive(*identity),
         "exit": text(folder, "exit"),
         "stopped": text(folder, "stopped"),
-        "left": sum(pid != identity[0] for pid in MARKS.get(folder, [])),
+        "left": sum(pid != identity[0] for pid in served.get(folder, [])),
     }
 
 
-def linked(folder: str, name: str) -> Answer | None:
+def linked(folder: str, name: str, served: Served) -> Answer | None:
     """The run that a link names, if it is still there; what lies elsewhere is no run of this deployment."""
     target = os.path.realpath(os.path.join(folder, name))
     ours = os.path.dirname(target) == os.path.realpath(os.path.join(folder, "runs"))
-    return run(target) if ours and os.path.isdir(target) else None
+    return run(target, served) if ours and os.path.isdir(target) else None
 
 
-def living(runs: str) -> Answer | None:
+def living(runs: str, served: Served) -> Answer | None:
     """Where the link is broken: the run that lives, if one does."""
-    served = sorted(folder for folder in MARKS if os.path.dirname(folder) == runs and os.path.isdir(folder))
-    return run(served[-1]) if served else None
+    lived = sorted(folder for folder in served if os.path.dirname(folder) == runs and os.path.isdir(folder))
+    return run(lived[-1], served) if lived else None
 
 
-def source(current: Answer | None, runs: str) -> Answer | None:
+def source(current: Answer | None, runs: str, served: Served) -> Answer | None:
     """The run that the current one went back to, if it did."""
     name = ((current or {}).get("manifest") or {}).get("source")
     folder = os.path.join(runs, str(name))
-    return run(folder) if name and os.path.isdir(folder) else None
+    return run(folder, served) if name and os.path.isdir(folder) else None
 
 
-def deployments(root: str) -> Answer:
+def deployments(root: str, served: Served) -> Answer:
     names = sorted(os.listdir(root)) if os.path.isdir(root) else []
     found: Answer = {}
     for name in names:
         folder = os.path.join(root, name)
         runs = os.path.join(folder, "runs")
-        current = linked(folder, "current") or living(runs)
+        current = linked(folder, "current", served) or living(runs, served)
         if current or os.path.isdir(runs):
             found[name] = {
                 "current": current,
-                "previous": linked(folder, "previous"),
-                "source": source(current, runs),
+                "previous": linked(folder, "previous", served),
+                "source": source(current, runs, served),
                 "runs": sorted(os.listdir(runs)) if os.path.isdir(runs) else [],
             }
     return found
@@ -143,27 +144,23 @@ def lock(path: str) -> Answer:
     return {"lines": lines[1:3], "taken": taken, "now": time.time()}
 
 
-def main(work: str, lock_file: str) -> None:
+def answer(work: str, lock_file: str) -> Answer:
     work = os.path.realpath(os.path.expanduser(work))  # as a launched server sees it
     root = os.path.join(work, machine())
-    print(
-        json.dumps(
-            {
-                "machine": machine(),
-                "hostname": socket.gethostname(),
-                "user": os.environ.get("USER") or str(os.getuid()),
-                "home": os.path.expanduser("~"),
-                "work": work,
-                "root": root,
-                "deployments": deployments(root),
-                "lock": lock(lock_file),
-            }
-        )
-    )
+    return {
+        "machine": machine(),
+        "hostname": socket.gethostname(),
+        "user": os.environ.get("USER") or str(os.getuid()),
+        "home": os.path.expanduser("~"),
+        "work": work,
+        "root": root,
+        "deployments": deployments(root, marks()),
+        "lock": lock(lock_file),
+    }
 
 
-try:
-    MARKS = marks()
-    main(*sys.argv[1:])
-except OSError as error:  # another user's folder, say: what cannot be seen is not told as "nothing"
-    sys.exit(f"cannot read {error.filename}: {error.strerror}")
+if __name__ == "__main__":
+    try:
+        print(json.dumps(answer(*sys.argv[1:])))
+    except OSError as error:  # another user's folder, say: what cannot be seen is not told as "nothing"
+        sys.exit(f"cannot read {error.filename}: {error.strerror}")

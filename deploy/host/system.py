@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import pwd
+from typing import Any
 
 
 def release() -> str:
@@ -28,17 +29,18 @@ def user() -> str:
         return str(os.geteuid())
 
 
-print(
-    json.dumps(
-        {
-            "system": release(),
-            "kernel": platform.release(),
-            "machine": platform.machine(),
-            "python": platform.python_version(),
-            "user": user(),
-            "hostname": platform.node(),
-            "cpus": os.cpu_count(),
-            "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        }
-    )
-)
+def answer() -> dict[str, Any]:
+    return {
+        "system": release(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "user": user(),
+        "hostname": platform.node(),
+        "cpus": os.cpu_count(),
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(answer()))

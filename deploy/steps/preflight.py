@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from deploy import checks
-from deploy.checks import Finding
+from deploy import checks, looking
+from deploy.checks import Case, Finding
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.steps._refusing import refuse
@@ -9,7 +9,9 @@ from deploy.steps._refusing import refuse
 
 def preflight(node: Node, remote: Remote) -> str:
     """Check what can be known before the load"""
-    findings = list(checks.run(node, remote))
+    case = Case(node.host, looking.look(remote, looking.about(node, remote)), node, remote)
+    remote.cases[node.host.name] = case
+    findings = list(checks.run(case))
     refuse(findings, node, remote, "nothing was touched")
     return _summary(findings, set(node.profile.waive))
 
