@@ -181,6 +181,7 @@ def test_the_topology_shows_what_links_the_gpus(gpus, preset, row):
 
     lines = gpus.ask("topo", "-m").stdout.splitlines()
 
+    lines[0] = lines[0].replace("\x1b[4m", "").replace("\x1b[0m", "")  # newer drivers underline it
     assert lines[0].startswith("\tGPU0\tGPU1")
     assert lines[0].endswith("\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID")
     assert lines[2].split("\t")[: len(row)] == row
