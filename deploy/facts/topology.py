@@ -54,6 +54,14 @@ class Topology:
     nvlinks: tuple[Links, ...] | None
     error: str = ""
 
+    @property
+    def links(self) -> Mapping[tuple[int, int], str] | None:
+        """What connects two GPUs, by their index, in both orders."""
+        if self.devices is None:
+            return None
+        of = {name: int(name[3:]) for name in self.devices if re.fullmatch(r"GPU\d+", name)}
+        return {(of[a], of[b]): link for (a, b), link in self.between.items() if a in of and b in of}
+
     def pair(self, a: int, b: int) -> str | None:
         """What connects two GPUs, by their index; None where that is not told."""
         return self.between.get((f"GPU{a}", f"GPU{b}"))

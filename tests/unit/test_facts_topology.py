@@ -44,6 +44,7 @@ def test_pairs_cards_processors_and_numa_nodes_are_read():
     found = topology.parse_matrix(NICS)
     assert found.devices == ("GPU0", "GPU1", "GPU2", "NIC0", "NIC1")
     assert (found.pair(0, 2), found.pair(2, 1), found.between["GPU2", "NIC1"]) == ("NV18", "NV18", "PXB")
+    assert found.links == {(a, b): "NV18" for a in range(3) for b in range(3) if a != b}
     assert found.nics == {"NIC0": "mlx5_0", "NIC1": "rocep1s0f1"}
     assert (found.cpus[2], found.numa) == ("32-63,96-127", {0: "0", 1: "0", 2: "1"})
     assert (found.nvlinked(range(3)), found.without_nvlink(range(3))) == (True, [])
@@ -62,7 +63,7 @@ def test_an_underlined_heading_is_read_as_well():
 @pytest.mark.parametrize("text", ["", "Failed to initialize NVML: Unknown Error\n", "GPU0 is somewhere\n"])
 def test_what_is_no_matrix_is_unknown(text):
     found = topology.parse_matrix(text)
-    assert (found.devices, found.nvlinked([0, 1]), bool(found.error)) == (None, None, True)
+    assert (found.devices, found.links, found.nvlinked([0, 1]), bool(found.error)) == (None, None, None, True)
 
 
 def test_a_gpu_that_is_not_told_of_leaves_it_unknown():
