@@ -11,6 +11,8 @@ from typing import Any
 
 from deploy import engines, words
 from deploy.checkpoint.manifest import Manifest
+from deploy.engines import _ports
+from deploy.engines._ports import Said
 from deploy.errors import ConfigError
 from deploy.inventory import Host
 from deploy.profile import Profile
@@ -91,6 +93,11 @@ class Node:
         flag = f"--{self.engine.STEPS}"
         said = words[words.index(flag) + 1 :][:1] if flag in words else []
         return int(said[0]) if said and said[0].isdecimal() else None
+
+    def said(self, version: str | None = None) -> Said:
+        """What its server is told, for asking the engine what comes of it; `version` is the installed one."""
+        flags = _ports.flags(self.argv, self.engine.ALIASES)
+        return Said(flags, dict(self.env), self.port, self.rank, self.profile.nodes, version)
 
     @property
     def secret_variables(self) -> dict[str, str]:

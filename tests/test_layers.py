@@ -25,7 +25,7 @@ LAYERS = [
     "plan hold failures logfile",
     "lease",
     "remote facts acceptance",
-    "state foreign",
+    "state visible foreign",
     "owned releases asking answer identity compare secret tunnel timings loading watch evidence",
     "looking",
     "hooks drafts checks rollback death",

@@ -14,6 +14,7 @@ from deploy import registry
 from deploy.engines._dialect import Dialect
 from deploy.engines._log import Explanation, Progress, Seen
 from deploy.engines._phases import Order
+from deploy.engines._ports import Port, Said
 from deploy.profile import Profile
 from deploy.words import RunPath, Word
 
@@ -117,12 +118,19 @@ class Engine(Protocol):
     """{flag: {its value: the profile's word for it}}, where they differ."""
     ALIASES: Mapping[str, str]
     """{another spelling of a flag: its full name}, without dashes."""
+    GPU_FLAGS: tuple[str, ...]
+    """The flags that say which of the visible GPUs is the first one taken, and how far it is to each next; (): none."""
 
     def command(self, request: Request) -> Command:
         """The command line for a node."""
 
     def called(self, argv: Sequence[str]) -> Called | None:
         """How a command line calls this server; None where it calls another program."""
+
+    def ports(self, said: Said) -> tuple[Port, ...]:
+        """Every port that the server will bind on this node and does not choose for itself, the one it answers on
+        first.
+        """
 
     def secret_argv(self, flags: Mapping[str, str]) -> tuple[Word, ...]:
         """The words that make the server read `secret_file`; {flag: secret's name}."""

@@ -19,11 +19,13 @@ from deploy.engines import (
     _chat,
     _explain,
     _flags,
+    _ports,
 )
 from deploy.engines._counts import count, part
 from deploy.engines._dialect import Dialect
 from deploy.engines._log import UNSEEN, Explanation, Progress, Seen
 from deploy.engines._phases import Order
+from deploy.engines._ports import Port, Said
 from deploy.errors import ConfigError
 from deploy.words import Word, path
 
@@ -41,6 +43,7 @@ FIELDS = {"port": "port", "model": "model.path", "served-model-name": "model.nam
 ALIASES = {"model-path": "model", "m": "model", "model-id": "model"}
 VALUES: Mapping[str, Mapping[str, str]] = {}
 WORDS: tuple[str, ...] = ()
+GPU_FLAGS: tuple[str, ...] = ()
 
 # Servers with an OpenAI API that have no engine of their own here: modules, and programs with their first word.
 MODULES = ("llama_cpp.server", "lightllm.server.api_server", "mlc_llm")
@@ -102,6 +105,11 @@ def _draft(word: str, request: Request) -> Word:
     if request.draft is None:
         raise ConfigError("args.argv names {draft}, but the profile has none", remedy="set draft.path")
     return request.draft
+
+
+def ports(said: Said) -> tuple[Port, ...]:
+    """What an unknown server takes beside the one it answers on, nobody can tell."""
+    return _ports.listed(_ports.http(said))
 
 
 def secret_argv(flags: Mapping[str, str]) -> tuple[Word, ...]:

@@ -8,11 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 from deploy import host
-from deploy.engines import Called, Command, Counters, Loaded, Question, Request, Totals, _chat
+from deploy.engines import Called, Command, Counters, Loaded, Question, Request, Totals, _chat, _ports
 from deploy.engines._counts import count, part, word
 from deploy.engines._flags import spelled, words
 from deploy.engines._llamacpp_explain import DIALECT, FATAL, explain
 from deploy.engines._llamacpp_log import WORDS, marks, order, progress
+from deploy.engines._ports import Port, Said
 from deploy.errors import ConfigError
 from deploy.words import RunPath, Word, path
 
@@ -81,6 +82,7 @@ FIELDS = {
     "draft-max": "speculative.num_steps",
 }
 VALUES = {"spec-type": {type_: algorithm for algorithm, type_ in SPECULATION.items()}}
+GPU_FLAGS: tuple[str, ...] = ()
 
 __all__ = ["DIALECT", "FATAL", "WORDS", "explain", "marks", "order", "progress"]
 
@@ -129,6 +131,11 @@ def _spec_type(algorithm: str) -> str:
     raise ConfigError(
         f"llama.cpp has no speculative algorithm {algorithm!r}", remedy=f"known: {', '.join(SPECULATION)}"
     )
+
+
+def ports(said: Said) -> tuple[Port, ...]:
+    """It answers on one, and needs no other."""
+    return _ports.listed(_ports.http(said))
 
 
 def secret_argv(flags: Mapping[str, str]) -> tuple[Word, ...]:

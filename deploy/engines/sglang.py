@@ -14,6 +14,7 @@ from deploy.engines._counts import count, part, word
 from deploy.engines._flags import spelled, words
 from deploy.engines._sglang_explain import DIALECT, FATAL, explain
 from deploy.engines._sglang_log import WORDS, marks, order, progress
+from deploy.engines._sglang_ports import ports
 from deploy.words import RunPath, Word, path
 
 DISTRIBUTION = "sglang"
@@ -61,8 +62,9 @@ FIELDS = {
     "speculative-num-draft-tokens": "speculative.num_draft_tokens",
 }
 VALUES: Mapping[str, Mapping[str, str]] = {}
+GPU_FLAGS = ("base-gpu-id", "gpu-id-step")
 
-__all__ = ["DIALECT", "FATAL", "WORDS", "explain", "marks", "order", "progress"]
+__all__ = ["DIALECT", "FATAL", "WORDS", "explain", "marks", "order", "ports", "progress"]
 
 
 def command(request: Request) -> Command:

@@ -13,6 +13,7 @@ from deploy.engines._counts import count, part, word
 from deploy.engines._flags import spelled, words
 from deploy.engines._vllm_explain import DIALECT, FATAL, explain
 from deploy.engines._vllm_log import WORDS, marks, order, progress
+from deploy.engines._vllm_ports import ports
 from deploy.errors import ConfigError
 from deploy.words import Word, path
 
@@ -64,8 +65,9 @@ FIELDS = {
     STEPS: "speculative.num_steps",
 }
 VALUES = {"speculative-config.method": {method: algorithm for algorithm, method in METHODS.items()}}
+GPU_FLAGS: tuple[str, ...] = ()
 
-__all__ = ["DIALECT", "FATAL", "WORDS", "explain", "marks", "order", "progress"]
+__all__ = ["DIALECT", "FATAL", "WORDS", "explain", "marks", "order", "ports", "progress"]
 
 
 def command(request: Request) -> Command:
