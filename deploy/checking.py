@@ -11,7 +11,7 @@ import click
 from deploy import checks, drafts, looking, record
 from deploy.checks import Case
 from deploy.deploying import place
-from deploy.errors import CheckFailed, Undecided, Unreachable
+from deploy.errors import CheckFailed, DeployError, NoPython, Undecided, Unreachable
 from deploy.findings import Finding
 from deploy.plan import Node
 from deploy.remote import Remote
@@ -77,7 +77,7 @@ def _found(session: Session, case: Callable[[Remote], Case]) -> Found:
 
     failed = session.each(one)
     for name, error in failed.items():
-        each[name] = [Finding("look", "UNKNOWN", error.what, error.evidence, error.remedy)]
+        each[name] = [_unseen(error)]
     for name, finding in checks.across([cases[name] for name in session.remotes if name in cases]):
         each[name].append(finding)
     return [
@@ -85,6 +85,13 @@ def _found(session: Session, case: Callable[[Remote], Case]) -> Found:
         for name in session.remotes
         for finding in each[name]
     ]
+
+
+def _unseen(error: DeployError) -> Finding:
+    """Of a host that no check could judge."""
+    if isinstance(error, NoPython):
+        return Finding("interpreter", "FAIL", error.what, error.evidence, error.remedy)
+    return Finding("look", "UNKNOWN", error.what, error.evidence, error.remedy)
 
 
 def _waive(case: Case | None) -> list[str]:

@@ -99,5 +99,11 @@ class RemoteFailed(DeployError):
         self.status = status
 
 
+class NoPython(RemoteFailed):
+    """A host has no Python that our programs run with, so nothing else can be said of it."""
+
+    exit_code = 5
+
+
 class TimedOut(RemoteFailed):
     """A command on a host passed its deadline and was ended there."""

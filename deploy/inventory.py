@@ -46,6 +46,9 @@ class Host(Part):
     lease: Annotated[float, Field(gt=0)] = Field(
         default=30.0, description="Seconds after which the lock of a client that is not heard any more is free."
     )
+    sudo: bool = Field(
+        default=False, description="Whether `sudo` must work there without a password, for hooks say: it is checked."
+    )
     env: dict[Name, Text] = Field(default_factory=dict, description="Environment of every server on it.")
     set: dict[str, Setting] = Field(
         default_factory=dict, description="Keys of the profile that are different on it: {nccl.SOCKET_IFNAME: eth1}."

@@ -41,14 +41,14 @@ def look(remote: Remote, about: About, wanted: Iterable[Fact[Any]] | None = None
 def about(node: Node | None, remote: Remote) -> About:
     """What a host is asked about, for a node at its place, or for nothing in particular."""
     if node is None:
-        return About(remote.host.work)
+        return About(remote.host.work, sudo=remote.host.sudo)
     place, distribution = remote.place, node.engine.DISTRIBUTION
     folder = place.releases(node)
     paths = [place.machine.root, folder, *([f"{folder}/{node.draft.digest}"] if node.draft else [])]
     paths.append(node.profile.model.path)
     own = distribution and not node.profile.engine.binary
     python = (str(node.argv[0]), str(distribution), dict(node.env).get("PYTHONPATH", ""))
-    return About(remote.host.work, tuple(paths), (python,) if own else ())
+    return About(remote.host.work, tuple(paths), (python,) if own else (), node.env, remote.host.sudo)
 
 
 def every() -> tuple[Fact[Any], ...]:

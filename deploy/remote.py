@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deploy import host, transport
 from deploy.engines._log import Signature
-from deploy.errors import Interrupted, Locked, RemoteFailed
+from deploy.errors import Interrupted, Locked, NoPython, RemoteFailed
 from deploy.events import Event, Kind
 from deploy.inventory import Host
 from deploy.lease import Lease
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from deploy.state import Place
 
 FENCED = 97
+OLDEST = "3.8"  # Python that runs what is in deploy/host
 SHORT, LONG = 4 << 20, 64 << 20  # bytes of output that are kept: of any program, and of one that answers in JSON
 FENCE = f'[ "$(head -n 1 -- "$1" 2>/dev/null)" = "$2" ] || exit {FENCED}; shift 2\n'
 
@@ -91,8 +92,12 @@ class Remote:
         return self.run("sh", "-c", script, "sh", *args, ok=ok, timeout=timeout)
 
     def python(self, source: str, *args: str, timeout: float = 30.0, stdin: bytes = b"") -> Any:
-        """Run a program of `deploy/host`; the JSON that it prints. RemoteFailed where it prints none."""
-        return self._document(self.run(*self.interpreter, source, *args, timeout=timeout, stdin=stdin, limit=LONG))
+        """Run a program of `deploy/host`; the JSON that it prints. RemoteFailed where it prints none; NoPython where no
+        python3 is there, or one that is too old.
+        """
+        argv = (*self.interpreter, source, *args)
+        with self._explaining_python():
+            return self._document(self.run(*argv, timeout=timeout, stdin=stdin, limit=LONG))
 
     def change(self, script: str, *args: str, timeout: float = 30.0, stdin: bytes = b"") -> str:
         """Like `sh`, for scripts that change something: they act only while the lock is still ours."""
@@ -101,7 +106,8 @@ class Remote:
     def change_python(self, source: str, *args: str, timeout: float = 30.0, stdin: bytes = b"") -> Any:
         """Like `python`, for programs that change something."""
         argv = (*self._fenced('exec "$@"'), *self.interpreter, source, *args)
-        return self._document(self.run(*argv, timeout=timeout, stdin=stdin, limit=LONG))
+        with self._explaining_python():
+            return self._document(self.run(*argv, timeout=timeout, stdin=stdin, limit=LONG))
 
     def write(self, folder: str, files: Mapping[str, str]) -> None:
         """Write small files into a folder, for their owner alone, each whole or not at all."""
@@ -154,6 +160,25 @@ class Remote:
             return None
         remedy = "make room there, or set another `work` folder of the host, and run the command again"
         return RemoteFailed(f"{self.host.name}: its disk is full", status=status, evidence=words[-1500:], remedy=remedy)
+
+    @contextmanager
+    def _explaining_python(self) -> Iterator[None]:
+        """Whoever has no python3 is told so, and not what a shell or an old Python says of our program."""
+        try:
+            yield
+        except RemoteFailed as error:
+            missing, failed = error.status in (126, 127), error.status == 1
+            # 3.7 and older do not know our syntax, or find it out when they compile `from __future__`
+            if not (missing or (failed and "SyntaxError" in error.evidence)):
+                raise
+            what = "there is no python3 that can be started" if missing else f"its python3 is older than {OLDEST}"
+            raise NoPython(
+                f"{self.host.name}: {what}, and our programs need Python {OLDEST} or newer",
+                status=error.status,
+                evidence=error.evidence,
+                remedy="install python3 there, where a shell without a terminal finds it: "
+                "apt-get install python3, dnf install python3",
+            ) from error
 
     def _document(self, text: str) -> Any:
         try:

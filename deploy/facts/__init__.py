@@ -76,6 +76,8 @@ class About:
     work: str = "~/.deploy"
     paths: tuple[str, ...] = ()  # where something shall be read or written; ~ is the user's home there
     pythons: tuple[tuple[str, str, str], ...] = ()  # interpreter, distribution, PYTHONPATH of the server
+    env: tuple[tuple[str, str], ...] = ()  # of the server, beside what the host's shell gives it
+    sudo: bool = False  # whether it shall work there without a password
 
 
 @dataclass(frozen=True)

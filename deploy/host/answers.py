@@ -24,6 +24,15 @@ def program(seconds: float, *argv: str) -> str:
     return f"{words.rstrip()}\n({argv[0]} ended with status {done.returncode})\n" if done.returncode else words
 
 
+def ended(seconds: float, *argv: str) -> tuple[int | None, str, str]:
+    """(status, stdout, stderr) of a program; the status is None where it was not there, or too slow, and stderr why."""
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=seconds)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, "", str(error)
+    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
 def file(path: str) -> str:
     """A small file of the kernel's, or why it cannot be read."""
     try:

@@ -1,33 +1,18 @@
 """What the kernel says of processes that it killed for want of memory: a part of programs, no program.
 
-Its log is asked for with syslog(2), which `dmesg` does too where it has no /dev/kmsg; kernel.dmesg_restrict, or a
-container, may forbid it. The counter `oom_kill` of /proc/vmstat (since Linux 4.13) can be read by everybody.
+The counter `oom_kill` of /proc/vmstat (since Linux 4.13) can be read by everybody, its log (`ring`) may be forbidden.
 Runs on the host: Python >= 3.8, standard library only.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 
 from deploy.host.family import TICK
 
-READ_ALL, SIZE = 3, 10  # actions of syslog(2)
-MOST = 64 << 20  # bytes of the kernel's log
 KILLED = re.compile(r"Kill(?:ed)? process (\d+) \((.*?)\)")  # mm/oom_kill.c: "Kill" up to 4.x, beside "Killed"
 AT = re.compile(r"<\d+>\[ *(\d+\.\d+)\]")
-
-
-def ring() -> list[str]:
-    """The lines of the kernel's log that it still has. OSError where it must not be read."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    size = libc.klogctl(SIZE, None, 0)
-    text = ctypes.create_string_buffer(min(max(size, 1), MOST))
-    read = libc.klogctl(READ_ALL, text, len(text)) if size >= 0 else -1
-    if read < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return text.raw[:read].decode("utf-8", "replace").splitlines()
 
 
 def kills(lines: list[str], since: str, pids: set[int], names: set[str]) -> list[str]:

@@ -14,6 +14,7 @@ import subprocess
 import time
 from typing import Any
 
+from deploy.host.cache_folders import CACHES, said_by, usual
 from deploy.host.family import Member, ancestors, everyone, marked, member, title
 
 ENOUGH = 16 << 20  # bytes: the pollers and heartbeats of a hung server read and allocate less within minutes
@@ -29,21 +30,6 @@ TITLES = ("sglang::", "VLLM::")
 COMPILERS = frozenset(
     "nvcc cicc ptxas fatbinary nvlink cudafe++ ninja cmake make gcc g++ cc c++ cc1 cc1plus collect2 as ld clang "
     "clang++ ld.lld hipcc".split()
-)
-# What compilers write to, below the home or where a variable says: Triton, FlashInfer, DeepGEMM, SGLang, vLLM,
-# Inductor, tvm-ffi, torch's extensions, the driver's own JIT, and what the Hugging Face hub is downloading.
-CACHES = (
-    ("TRITON_CACHE_DIR", "", "~/.triton/cache"),
-    ("FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer", "~/.cache/flashinfer"),
-    ("DG_JIT_CACHE_DIR", "", "~/.deep_gemm"),
-    ("SGLANG_DG_CACHE_DIR", "", "~/.cache/deep_gemm"),
-    ("SGLANG_CACHE_DIR", "", "~/.cache/sglang"),
-    ("VLLM_CACHE_ROOT", "", "~/.cache/vllm"),
-    ("TORCHINDUCTOR_CACHE_DIR", "", "/tmp/torchinductor_{user}"),
-    ("TVM_FFI_CACHE_DIR", "", "~/.cache/tvm-ffi"),
-    ("TORCH_EXTENSIONS_DIR", "", "~/.cache/torch_extensions"),
-    ("CUDA_CACHE_PATH", "", "~/.nv/ComputeCache"),
-    ("HF_HOME", "hub", "~/.cache/huggingface/hub"),
 )
 HOLDERS = ("nvidia-smi", "--query-compute-apps=pid,used_gpu_memory", "--format=csv,noheader,nounits")
 
@@ -216,13 +202,8 @@ def caches(pids: set[int]) -> list[str]:
         except OSError:
             continue
         said.update(word.partition("=")[::2] for word in words if "=" in word)
-    home, user = said.get("HOME", "~"), said.get("USER", "root")
-    found = []
-    for variable, below, usual in CACHES:
-        if variable in said:
-            found.append(os.path.join(said[variable], below))
-        found.append(usual.replace("~", home, 1).format(user=user))
-    return found
+    both = ((said_by(variable, below, said), usual(place, said)) for variable, below, place in CACHES)
+    return [folder for pair in both for folder in pair if folder]
 
 
 def newest(folder: str) -> int:

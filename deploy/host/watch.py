@@ -24,8 +24,9 @@ import time
 from typing import Any, Iterator  # noqa: UP035 - Python 3.8
 
 from deploy.host.family import member
-from deploy.host.kernel import kills, oom_kills, ring
+from deploy.host.kernel import kills, oom_kills
 from deploy.host.log import Log, gap
+from deploy.host.ring import ring
 from deploy.host.signs import Signs
 
 LINE = 4000

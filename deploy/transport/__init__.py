@@ -82,7 +82,13 @@ class Stream(Protocol):
 
 
 class Transport(Protocol):
-    """A live way to one host; its methods may be called from several threads at once."""
+    """A live way to one host; its methods may be called from several threads at once.
+
+    `noise` is what the login shell wrote of its own before a program that was run here began, at most 64 KiB of each
+    stream: {"stdout": ..., "stderr": ...}.
+    """
+
+    noise: Mapping[str, bytes]
 
     def spawn(self, argv: Sequence[str], *, deadline: float) -> Process:
         """Start a program; after `deadline` seconds it is ended on the host itself, with its process group."""

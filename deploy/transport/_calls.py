@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 
 from deploy.errors import RemoteFailed, TimedOut, Unreachable
 from deploy.transport import Result
@@ -31,6 +32,7 @@ class Calls(ABC):
     """The part of a transport that is built on `spawn`."""
 
     name: str
+    noise: Mapping[str, bytes] = MappingProxyType({})
 
     @abstractmethod
     def _start(self, argv: Sequence[str], deadline: float, keep: int | None) -> Running: ...
@@ -52,6 +54,7 @@ class Calls(ABC):
             process.close_stdin()
             self._await(process, timeout)
             result = self._result(process, limit)
+            self.noise = process.noise
         finally:
             process.close()
         if result.status in ENDED and time.monotonic() - began >= timeout:

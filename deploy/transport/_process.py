@@ -40,7 +40,7 @@ class Running:
         self._host = host
         self._streams = streams
         self._mark = mark
-        self._noise = b""
+        self.noise = {"stdout": b"", "stderr": b""}  # what the login shell wrote of its own, before the program began
         self._group = 0
         self._status: int | None = None
         self.lost: Unreachable | None = None
@@ -51,8 +51,8 @@ class Running:
     def start(self, finished: Callable[[], None]) -> None:
         """Begin to drain; `finished` is called once, when the program has ended."""
         pumps = [
-            threading.Thread(target=self._pump, args=(self._streams.receive, self._out), daemon=True),
-            threading.Thread(target=self._pump, args=(self._streams.receive_stderr, self._err), daemon=True),
+            threading.Thread(target=self._pump, args=("stdout", self._streams.receive, self._out), daemon=True),
+            threading.Thread(target=self._pump, args=("stderr", self._streams.receive_stderr, self._err), daemon=True),
         ]
         for pump in pumps:
             pump.start()
@@ -96,19 +96,20 @@ class Running:
 
     # ---- its threads ---------------------------------------------------------------------------------------------
 
-    def _pump(self, receive: Callable[[], bytes], pipe: Pipe) -> None:
-        for data in self._marked(receive):
+    def _pump(self, name: str, receive: Callable[[], bytes], pipe: Pipe) -> None:
+        for data in self._marked(name, receive):
             pipe.feed(data)
 
-    def _marked(self, receive: Callable[[], bytes]) -> Iterator[bytes]:
+    def _marked(self, name: str, receive: Callable[[], bytes]) -> Iterator[bytes]:
         """What a stream carries after the mark; what came before it is the login shell's, and evidence at most."""
         before = b""
         while not (found := self._mark.search(before)):
             data = receive()
             if not data:
-                self._noise += before
+                self.noise[name] = before
                 return
             before = (before + data)[-NOISE:]
+        self.noise[name] = before[: found.start()]
         self._group = int(found[1])
         self.begun.set()
         yield before[found.end() :]
@@ -134,7 +135,7 @@ class Running:
         return RemoteFailed(
             f"{self._host}: the login shell ended with status {self._status} before the program started",
             status=self._status,
-            evidence=self._noise.decode(errors="replace").strip(),
+            evidence=b"".join(self.noise.values()).decode(errors="replace").strip(),
             remedy="programs are started through `sh` and `timeout`, and the shell's start-up files must let them",
         )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.host import family, kernel
+from deploy.host import family, kernel, ring
 from deploy.host.signs import Signs
 from tests.project import until
 
@@ -236,7 +236,7 @@ def test_the_kernels_kills_of_a_run_are_found(line: str, ours: bool, monkeypatch
 
 def test_the_kernels_log_is_read_or_said_to_be_unreadable() -> None:
     try:
-        assert all(line.startswith("<") for line in kernel.ring() if line)
+        assert all(line.startswith("<") for line in ring.ring() if line)
     except OSError as error:
         assert error.strerror
     assert kernel.oom_kills() is None or kernel.oom_kills() >= 0  # type: ignore[operator]
