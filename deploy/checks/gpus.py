@@ -1,32 +1,115 @@
-"""The GPUs of a host, against how many the node takes."""
+"""The GPUs of a host: as many as the node takes, of one model, sound, at full speed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from deploy.checks import Case
-from deploy.facts import gpus as fact
+from deploy import visible
+from deploy.checks import Case, _gpu_rules, _xids
+from deploy.facts import gpu_health, gpus, kernel
+from deploy.facts.gpu_health import Health
+from deploy.facts.gpus import Gpu, Gpus
+from deploy.facts.kernel import Kernel
 from deploy.findings import Finding
+from deploy.visible import Taken
+
+SEEN_AT_REST = 1024  # MiB that drivers and contexts may keep of a GPU that nobody uses
 
 
 def check(case: Case) -> Iterator[Finding]:
-    """Enough of them, and all of them answer."""
-    node = case.node
-    if node is None or not node.gpus:
+    """Enough of them, all of them answer, and none of those that are taken is ill."""
+    found = case.facts[gpus.FACT]
+    wanted = case.node.gpus if case.node else None
+    if wanted == 0 or (wanted is None and found.all is None and not case.host.gpus and "no nvidia-smi" in found.error):
         return
-    found = case.facts[fact.FACT]
     if found.all is None:
         yield Finding("gpus", "UNKNOWN", "the GPUs cannot be seen", found.error, "is the driver loaded?")
-    elif len(found.all) < node.gpus:
-        names = "\n".join(f"{gpu.index} {gpu.name}" for gpu in found.all)
+        return
+    taken = visible.of(case.node, found.all) if case.node else Taken(found.all)
+    told = [*_counted(found, taken), *_sound(case, found, taken)]
+    yield from told
+    if not any(finding.verdict in ("FAIL", "UNKNOWN") for finding in told):
+        yield Finding("gpus", "PASS", _summary(case, taken))
+
+
+def _counted(found: Gpus, taken: Taken) -> Iterator[Finding]:
+    named = "\n".join(f"{gpu.index} {gpu.name}" for gpu in found.all or ())
+    if taken.wrong:
+        yield Finding("gpus", "FAIL", taken.wrong, named, "set gpus, or parallel.tp, or CUDA_VISIBLE_DEVICES")
+    if taken.doubt:
+        yield Finding("gpus", "WARN", taken.doubt, named, "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID")
+    kinds = {(gpu.name, gpu.memory_total_mib) for gpu in taken.gpus if gpu.memory_total_mib is not None}
+    if len(kinds) > 1:
         yield Finding(
             "gpus",
-            "FAIL",
-            f"{len(found.all)} GPUs, {node.gpus} are wanted",
-            names or found.error,
-            "set gpus, or parallel.tp",
+            "WARN",
+            "the GPUs are not alike: the slowest sets the pace, the smallest the memory",
+            "\n".join(f"{gpu.index} {gpu.name}, {gpu.memory_total_mib} MiB" for gpu in taken.gpus),
+            "take GPUs of one model (CUDA_VISIBLE_DEVICES)",
         )
-    elif found.error:
+
+
+def _sound(case: Case, found: Gpus, taken: Taken) -> Iterator[Finding]:
+    healths = case.facts[gpu_health.FACT]
+    lost = [gpu for gpu in healths.all or () if gpu.lost]
+    if found.error and not lost:
         yield Finding("gpus", "FAIL", "a GPU does not answer", found.error, "look at dmesg for Xid lines on the host")
-    else:
-        yield Finding("gpus", "PASS", f"{len(found.all)} x {found.all[0].name}")
+    if healths.all is None:
+        yield Finding("gpus", "UNKNOWN", "how the GPUs are cannot be seen", healths.error, "try nvidia-smi -q -x there")
+        return
+    uuids = {gpu.uuid for gpu in taken.gpus}
+    ours = [gpu for gpu in healths.all if gpu.uuid in uuids]
+    yield from _gpu_rules.judged(ours, slices=bool(taken.mig))
+    yield from _gpu_rules.odd_slots(ours)
+    yield from _others(healths.all, lost, ours)
+    yield from _reported(case.facts[kernel.FACT], ours)
+
+
+def _others(every: Sequence[Health], lost: Sequence[Health], ours: Sequence[Health]) -> Iterator[Finding]:
+    theirs = [gpu for gpu in lost if gpu not in ours]
+    if theirs:
+        what = f"{_gpu_rules.named(theirs)} of {len(every)}: fell off the bus; this server does without"
+        yield Finding("gpus", "WARN", what, remedy="whatever asks the driver is slow until the host is rebooted")
+
+
+def _reported(log: Kernel, ours: Sequence[Health]) -> Iterator[Finding]:
+    """What the kernel's log has of our GPUs, and of the switches between them."""
+    slots = {kernel.slot(gpu.bus): gpu.index for gpu in ours}
+    told: dict[tuple[str, str], list[str]] = {}
+    for xid, meaning in _xids.weighed(log):
+        if xid.switch or xid.pci in slots:
+            remedy = meaning.remedy.format(pci=xid.pci)
+            told.setdefault((meaning.weight, remedy), []).append(f"{xid}, {log.ago(xid.at)}: {meaning.what}")
+    for (weight, remedy), lines in told.items():
+        yield Finding(
+            "gpus",
+            "FAIL" if weight == "FAIL" else "WARN",
+            "the driver reported errors, and nothing that mended them since",
+            "\n".join(lines[-10:]),
+            remedy,
+        )
+
+
+def _summary(case: Case, taken: Taken) -> str:
+    """What was seen: models, memory, driver; what is in use; what could not be seen."""
+    gpus_ = taken.gpus
+    if not gpus_:
+        return f"MIG instances {', '.join(taken.mig)}" if taken.mig else "none is wanted"
+    healths = case.facts[gpu_health.FACT]
+    names = sorted({f"{gpu.name}, {_mib(gpu.memory_total_mib)}" for gpu in gpus_})
+    used = [gpu for gpu in gpus_ if (gpu.memory_used_mib or 0) > SEEN_AT_REST]
+    told = [
+        f"{len(gpus_)} x {' and '.join(names)}",
+        f"driver {gpus_[0].driver}, CUDA up to {healths.cuda or 'unknown'}",
+    ]
+    told += [f"memory in use on GPU {', '.join(_use(gpu) for gpu in used)}"] if used else []
+    told += ["the kernel's log cannot be read"] if case.facts[kernel.FACT].xids is None else []
+    return "; ".join(told)
+
+
+def _use(gpu: Gpu) -> str:
+    return f"{gpu.index} ({_mib(gpu.memory_used_mib)})"
+
+
+def _mib(mib: int | None) -> str:
+    return "unknown memory" if mib is None else f"{mib / 1024:.0f} GiB"

@@ -12,9 +12,9 @@ from typing import Any
 
 from deploy.facts import About, Fact, Program, Question
 
-# What stands where a value would: the driver has it not, or will not say.
-UNTOLD = ("N/A", "[", "Unknown", "Insufficient", "Requested functionality", "Not Supported", "GPU is lost")
 LOST = "GPU is lost"
+# What stands where a value would: the driver has it not, or will not say.
+UNTOLD = ("N/A", "[", "Unknown Error", "Insufficient Permissions", "Requested functionality", "Not Supported", LOST)
 NO = frozenset({"No", "Disabled", "False", "Not Active"})
 YES = frozenset({"Yes", "Enabled", "True", "Active"})
 
@@ -125,6 +125,11 @@ def word(*texts: str) -> str | None:
     return next(filter(known, texts), None)
 
 
+def outcome(*texts: str) -> str | None:
+    """As `word`, where "Unknown Error" is an answer."""
+    return next((text for text in texts if known(text) or text == "Unknown Error"), None)
+
+
 def action(*texts: str) -> str | None:
     """What the driver wants: newer ones name it; those before 575 say yes to a reset, or to a drain and reset."""
     named, reset, drain = (*texts, "", "", "")[:3]
@@ -198,7 +203,7 @@ ELEMENTS: Mapping[str, tuple[Reader, tuple[str, ...]]] = {
     "clock_set_mhz": (number, ("applications_clocks/graphics_clock",)),
     "clock_default_mhz": (number, ("default_applications_clocks/graphics_clock",)),
     "fabric_state": (word, ("fabric/state",)),
-    "fabric_status": (word, ("fabric/status",)),
+    "fabric_status": (outcome, ("fabric/status",)),
     "fabric_health": (word, ("fabric/health/summary",)),
     "fabric_bandwidth": (word, ("fabric/health/bandwidth",)),
 }
