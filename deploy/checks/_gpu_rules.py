@@ -86,8 +86,13 @@ RULES = (
     ),
     Rule("FAIL", "the driver asks for it to be recovered first", lambda gpu: _asks(gpu, mild=False), RESET),
     Rule("WARN", "less than whole until a reset", lambda gpu: _asks(gpu, mild=True), RESET),
-    Rule("FAIL", "no spare rows of memory are left", lambda gpu: "yes" if gpu.remap_failed else None, REPLACE),
-    Rule("FAIL", "memory cannot be repaired", lambda gpu: "yes" if gpu.unrepairable else None, REPLACE),
+    Rule(
+        "FAIL",
+        "no spare rows of memory are left",
+        lambda gpu: "remapping a row failed" if gpu.remap_failed else None,
+        REPLACE,
+    ),
+    Rule("FAIL", "memory cannot be repaired", lambda gpu: "so says the driver" if gpu.unrepairable else None, REPLACE),
     Rule("FAIL", "memory had errors that ECC could not correct", lambda gpu: _uncorrected(gpu, judged=False), RESET),
     Rule(
         "WARN",
@@ -95,7 +100,12 @@ RULES = (
         lambda gpu: _uncorrected(gpu, judged=True),
         "if they become more, have it looked at",
     ),
-    Rule("WARN", "SRAM has had more errors than is sound", lambda gpu: "yes" if gpu.sram_worn else None, REPLACE),
+    Rule(
+        "WARN",
+        "SRAM has had more errors than is sound",
+        lambda gpu: "NVIDIA's threshold is exceeded" if gpu.sram_worn else None,
+        REPLACE,
+    ),
     Rule("WARN", "memory waits for the next reset to be replaced by spare", _pending, RESET),
     Rule(
         "WARN",

@@ -160,3 +160,20 @@ def test_gpus_that_cannot_be_seen_are_unknown_and_that_is_told(machine: Machine,
     done = machine.project.run("up", "profile=fake")
     assert (done.code, "UNKNOWN gpus: the GPUs cannot be seen" in done.err) == (0, True), done.err
     assert machine.said("free")[-1].endswith("free, measured; the GPUs cannot be seen"), "what was not seen is not free"
+
+
+def test_a_sick_host_is_told_at_once_with_a_profile_and_without(machine: Machine) -> None:
+    manager = {"version": "570.86.15", "state": "failed"}
+    faults = {"*": ["fabric-not-started"], "2": ["ecc"], "5": ["remap-failed", "hot"], "7": ["lost"]}
+    machine.has(preset="b200 x8", faults=faults, fabric_manager=manager)
+    machine.profile()
+    done = machine.project.run("check", "profile=fake", "--json")
+    found = {row["what"].partition(":")[0]: row for row in done.json if row["verdict"] != "PASS"}
+    assert done.code == 5, done.err
+    assert found["GPU 0-6"]["check"] == "fabric", "the lost one is in a state of its own"
+    assert found["GPU 0-6"]["remedy"].startswith("install nvidia-fabricmanager 570.172.08")
+    ours = [row for row in done.json if row["what"].startswith(("GPU 2:", "GPU 5:", "GPU 7:"))]
+    told = [(row["check"], row["verdict"]) for row in ours]
+    assert sorted(told) == [("gpus", "FAIL"), ("gpus", "FAIL"), ("gpus", "WARN"), ("gpus", "WARN")]
+    done = machine.project.run("check")
+    assert (done.code, "GPU 7: fell off the bus" in done.out) == (5, True), "also without a profile"

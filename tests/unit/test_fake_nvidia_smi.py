@@ -7,6 +7,7 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -144,6 +145,60 @@ def test_memory_can_linger_after_death_with_nobody_listed(gpus, sleeper):
     deadline = time.monotonic() + 10
     while gpus.used() != [0, 0]:
         assert time.monotonic() < deadline
+
+
+def test_memory_can_stay_for_ever(gpus, sleeper):
+    gpus.says(preset="rtx-pro-6000 x2", linger_seconds=None)
+    gpus.held_by(sleeper.pid, {"1": 40000})
+    sleeper.kill()
+    sleeper.wait()
+
+    assert [gpus.used() for _ in range(3)] == [[0, 40000]] * 3
+    assert gpus.ask(*APPS).stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("fault", "field", "said"),
+    [
+        ("ecc", "ecc.errors.uncorrected.volatile.total", "3"),
+        ("remap-pending", "remapped_rows.pending", "Yes"),
+        ("mig", "utilization.gpu", "[N/A]"),
+        ("lost", "memory.used", "[GPU is lost]"),
+    ],
+)
+def test_a_fault_shows_in_a_field_and_in_the_document(gpus, fault, field, said):
+    healthy = gpus.ask("-q", "-x").stdout
+    gpus.says(preset="rtx-pro-6000 x2", faults={"1": [fault]})
+
+    sound, sick = gpus.ask(f"--query-gpu={field}", "--format=csv,noheader,nounits").stdout.splitlines()
+    document = gpus.ask("-q", "-x").stdout
+
+    assert (sound != said, sick) == (True, said)
+    sound, sick = document.split("<gpu id=")[1:]
+    assert sound == healthy.split("<gpu id=")[1]
+    assert sick != healthy.split("<gpu id=")[2]
+
+
+def test_the_document_is_xml_and_names_who_holds_memory(gpus, sleeper):
+    gpus.held_by(sleeper.pid, {"1": 300})
+
+    document = ET.fromstring(gpus.ask("-q", "-x").stdout)
+
+    assert [gpu.findtext("processes/process_info/pid") for gpu in document.findall("gpu")] == [None, str(sleeper.pid)]
+    assert [gpu.findtext("fb_memory_usage/used") for gpu in document.findall("gpu")] == ["0 MiB", "300 MiB"]
+
+
+def test_fabric_manager_has_a_version_and_a_state_where_it_is_installed(gpus):
+    def fabric(program, *words):
+        environment = {**os.environ, "FAKE_GPU_STATE": str(gpus.folder)}
+        argv = [str(Path(SMI).with_name(program)), *words]
+        return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=20)
+
+    assert fabric("nv-fabricmanager", "--version").returncode == 127
+    gpus.says(preset="b200 x2", fabric_manager={"version": "570.1", "state": "failed"})
+    assert fabric("nv-fabricmanager", "--version").stdout.strip() == "Fabric Manager version is : 570.1"
+    unit = fabric("systemctl", "show", "nvidia-fabricmanager.service").stdout
+    assert "LoadState=loaded\nActiveState=failed\n" in unit
 
 
 def test_ghosts_hold_memory_and_may_bear_a_pid_that_is_not_here(gpus):
