@@ -104,6 +104,22 @@ class NoPython(RemoteFailed):
 
     exit_code = 5
 
+    @classmethod
+    def seen(cls, host: str, status: int | None, words: str) -> NoPython | None:
+        """The error, where that is how `python3` ended with one of our programs; None where it is something else."""
+        missing = status in (126, 127)  # a shell's words for what is not there, or cannot be executed
+        # one before 3.8 does not know our syntax, or the `annotations` of our first line
+        if not missing and not (status == 1 and "SyntaxError" in words):
+            return None
+        what = "there is no python3 that can be started" if missing else "its python3 is too old"
+        return cls(
+            f"{host}: {what}; our programs need Python 3.8 or newer",
+            status=status or 0,
+            evidence=words.strip()[-1500:],
+            remedy="install python3 there, where a shell without a terminal finds it: apt-get install python3, "
+            "or dnf install python3",
+        )
+
 
 class TimedOut(RemoteFailed):
     """A command on a host passed its deadline and was ended there."""

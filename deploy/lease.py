@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from deploy import hold, host
-from deploy.errors import DeployError, Locked
+from deploy.errors import DeployError, Locked, NoPython
 from deploy.inventory import Host
 from deploy.legible import one_line
 from deploy.transport import Process, Transport
@@ -154,9 +154,12 @@ def _answer(where: Host, process: Process) -> dict[str, Any]:
         answer = None
     if isinstance(answer, dict):
         return answer
+    words = said or process.read_stderr().decode(errors="replace") or "no answer"
+    if missing := NoPython.seen(where.name, process.poll(), words):
+        raise missing
     raise Locked(
         f"{where.name}: the lock could not be taken",
-        evidence=(said or process.read_stderr().decode(errors="replace") or "no answer").strip()[-1500:],
+        evidence=words.strip()[-1500:],
         remedy=f"look at {where.lock} on the host; it needs python3 there, and a shell that prints nothing of its own",
     )
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from deploy.state import Place
 
 FENCED = 97
-OLDEST = "3.8"  # Python that runs what is in deploy/host
 SHORT, LONG = 4 << 20, 64 << 20  # bytes of output that are kept: of any program, and of one that answers in JSON
 FENCE = f'[ "$(head -n 1 -- "$1" 2>/dev/null)" = "$2" ] || exit {FENCED}; shift 2\n'
 
@@ -167,18 +166,7 @@ class Remote:
         try:
             yield
         except RemoteFailed as error:
-            missing, failed = error.status in (126, 127), error.status == 1
-            # 3.7 and older do not know our syntax, or find it out when they compile `from __future__`
-            if not (missing or (failed and "SyntaxError" in error.evidence)):
-                raise
-            what = "there is no python3 that can be started" if missing else f"its python3 is older than {OLDEST}"
-            raise NoPython(
-                f"{self.host.name}: {what}, and our programs need Python {OLDEST} or newer",
-                status=error.status,
-                evidence=error.evidence,
-                remedy="install python3 there, where a shell without a terminal finds it: "
-                "apt-get install python3, dnf install python3",
-            ) from error
+            raise NoPython.seen(self.host.name, error.status, error.evidence) or error from error
 
     def _document(self, text: str) -> Any:
         try:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from deploy import lease, options, state
-from deploy.errors import DeployError, Interrupted, RemoteFailed
+from deploy.errors import CheckFailed, DeployError, Interrupted, NoPython, RemoteFailed
 from deploy.events import Event
 from deploy.host import hide
 from deploy.inventory import Host
@@ -244,7 +244,9 @@ def together(failed: Mapping[str, DeployError]) -> DeployError:
     first = next(iter(failed.values()))
     if len(failed) == 1:
         return first
-    kind = DeployError if isinstance(first, RemoteFailed) else type(first)
+    kind = (
+        CheckFailed if isinstance(first, NoPython) else DeployError if isinstance(first, RemoteFailed) else type(first)
+    )
     return kind(
         f"{len(failed)} hosts failed: {', '.join(failed)}",
         evidence="\n".join(f"{error.what}\n  {error.evidence}".rstrip() for error in failed.values()),

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 
 from deploy.checks import Case
-from deploy.checks._words import gib, said
-from deploy.facts import limits, processes
+from deploy.checks._words import gib
+from deploy.facts import limits, processes, rdma
 from deploy.facts.limits import Limits
 from deploy.findings import Finding
 from deploy.plan import Node
@@ -20,7 +20,7 @@ REMEDY = "in /etc/security/limits.d: {user} - {kind} {value}; in a container: --
 def check(case: Case) -> Iterator[Finding]:
     """Only what would stop a server, or slow it, is told."""
     found = case.facts[limits.FACT]
-    told = [*_files(found), *_locked(found, case.node), *_threads(found, case)]
+    told = [*_files(found), *_locked(found, case), *_threads(found, case)]
     yield from told
     if not told:
         yield Finding("limits", "PASS", f"{_shown(found.nofile.hard)} open files, {_shown(found.nproc.soft)} processes")
@@ -34,9 +34,9 @@ def _files(found: Limits) -> Iterator[Finding]:
         )
 
 
-def _locked(found: Limits, node: Node | None) -> Iterator[Finding]:
-    """InfiniBand registers memory, which must be locked; llama.cpp locks the weights where it is told to."""
-    wants = node is not None and (_by_rdma(node) or said(node, "mlock") is not None)
+def _locked(found: Limits, case: Case) -> Iterator[Finding]:
+    """RDMA registers memory, which must be locked; llama.cpp locks the weights where it is told to."""
+    wants = case.node is not None and (_by_rdma(case.node, case) or "mlock" in case.node.said())
     if wants and found.memlock.soft < math.inf:
         what = f"at most {gib(found.memlock.soft)} may be locked in memory, which RDMA and --mlock need more of"
         yield Finding(
@@ -44,8 +44,11 @@ def _locked(found: Limits, node: Node | None) -> Iterator[Finding]:
         )
 
 
-def _by_rdma(node: Node) -> bool:
-    return node.profile.nodes > 1 and dict(node.env).get("NCCL_IB_DISABLE") != "1"
+def _by_rdma(node: Node, case: Case) -> bool:
+    """Whether NCCL would talk over RDMA; where its devices cannot be seen, it may."""
+    devices = case.facts[rdma.FACT]
+    several = node.profile.nodes > 1 and dict(node.env).get("NCCL_IB_DISABLE") != "1"
+    return several and (devices.devices is None or bool(devices.ready))
 
 
 def _threads(found: Limits, case: Case) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from deploy.checks import Case
-from deploy.checks._words import GIB, gib, number, ranks, said
+from deploy.checks._words import GIB, gib, number, ranks
 from deploy.facts import gpus, kernel, memory
 from deploy.facts.memory import Memory
 from deploy.findings import Finding
@@ -82,15 +82,14 @@ def _wanted(node: Node, case: Case) -> Iterator[tuple[str, float]]:
         if size := number(node, flag) * GIB:
             yield f"--{flag}", size
     files = case.remote.place.model.get("files") or ()
-    if said(node, WHOLE_FILES) is not None and files:
+    if WHOLE_FILES in node.said() and files:
         yield f"--{WHOLE_FILES} on {ranks(node)} ranks", float(max(file["size"] for file in files) * ranks(node))
 
 
 def _on_cpu(node: Node, case: Case) -> bool:
     """Whether the weights stay in the host's memory: said so, or there is no GPU."""
-    if said(node, "device") == "cpu":
-        return True
-    if node.profile.engine.name == "llamacpp" and said(node, "n-gpu-layers") == "0":
+    said = node.said()
+    if said.word("device") == "cpu" or said.word("n-gpu-layers") == "0":
         return True
     seen = case.facts[gpus.FACT]
     return not node.gpus and seen.all is None and not seen.holders and "no nvidia-smi" in seen.error
@@ -98,7 +97,8 @@ def _on_cpu(node: Node, case: Case) -> bool:
 
 def _maps(node: Node) -> bool:
     """Whether llama.cpp maps the file, so that it runs with less, if slowly."""
-    return said(node, "no-mmap") is None and said(node, "mlock") is None
+    said = node.said()
+    return "no-mmap" not in said and "mlock" not in said
 
 
 def _killed(case: Case) -> Iterator[Finding]:

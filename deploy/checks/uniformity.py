@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from deploy.checks import Case
 from deploy.errors import RemoteFailed
-from deploy.facts import gpus, interpreter, system
+from deploy.facts import gpus, interpreter, network, rdma, system
 from deploy.findings import Finding, Verdict
 
 CLOCKS = 2.0  # seconds that clocks may be apart, beyond what the looks leave open
@@ -48,7 +48,7 @@ def _differing(trait: Trait, cases: Sequence[Case]) -> Iterator[tuple[str, Findi
         return
     for name, said in known.items():
         if said != usual:
-            what = f"its {trait.name} is {said}, that of {most} others {usual}"
+            what = f"its {trait.name} differs: {said}, on {most} others {usual}"
             yield name, Finding("uniformity", verdict, what, evidence, trait.remedy)
 
 
@@ -69,11 +69,9 @@ def _of(trait: Trait, case: Case) -> str | None:
 
 def _clocks(cases: Sequence[Case]) -> Iterator[tuple[str, Finding]]:
     """Against the one in the middle: ours may be the wrong one."""
-    known = sorted((case.facts.offset, case) for case in cases if case.facts.offset is not None)  # type: ignore[type-var]
-    if len(known) < 2:
-        return
-    middle = known[len(known) // 2][0]
-    for offset, case in known:
+    known = [(case, case.facts.offset) for case in cases if case.facts.offset is not None]
+    middle = sorted(offset for _, offset in known)[len(known) // 2] if known else 0.0
+    for case, offset in known:
         apart, around = offset - middle, (case.facts.round_trip or 0.0) / 2
         if abs(apart) - around > CLOCKS:
             what = f"its clock is {abs(apart):.1f} s {'ahead of' if apart > 0 else 'behind'} that of most hosts"
@@ -106,10 +104,42 @@ def _python(case: Case) -> str | None:
     return ", ".join(versions) or None
 
 
+def _interfaces(case: Case) -> str | None:
+    """Names of what leads to other hosts: NCCL_SOCKET_IFNAME names one for all of them."""
+    found = case.facts[network.FACT].interfaces or ()
+    return ", ".join(sorted(one.name for one in found if one.outward and one.running)) or None
+
+
+def _rdma(case: Case) -> str | None:
+    """Names and kinds of links of what RDMA can use: NCCL_IB_HCA and NCCL_IB_GID_INDEX are the same for all of them."""
+    found = case.facts[rdma.FACT]
+    if found.devices is None:
+        return None
+    named = (
+        f"{device.name} {'/'.join(sorted({port.layer or '?' for port in device.active}))}" for device in found.ready
+    )
+    return ", ".join(sorted(named)) or "none"
+
+
 TRAITS = (
     Trait("driver", _driver, "FAIL", "install the same driver on all of them"),
-    Trait("GPUs", _gpus, "WARN", "look for one that is missing, or take hosts that are alike"),
+    Trait("set of GPUs", _gpus, "WARN", "look for one that is missing, or take hosts that are alike"),
     Trait("engine", _engine, "FAIL", "install the same version on all of them"),
     Trait("engine's Python", _python, "WARN", "install the same version on all of them"),
+    Trait(
+        "set of network interfaces",
+        _interfaces,
+        "WARN",
+        "set nccl.SOCKET_IFNAME for each host, under `set` in inventory.yaml",
+    ),
+    Trait(
+        "set of RDMA devices",
+        _rdma,
+        "WARN",
+        "set nccl.IB_HCA for each host, under `set` in inventory.yaml, or mend the link",
+    ),
+    Trait(
+        "libc", lambda case: case.facts[system.FACT].libc or None, "WARN", "take the same distribution on all of them"
+    ),
     Trait("kernel", lambda case: case.facts[system.FACT].kernel, "WARN", "boot the same kernel on all of them"),
 )

@@ -22,6 +22,7 @@ FLAG = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 LABEL = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 VERSION = r"^\s*(?:===|[~=!]=|[<>]=?)\s*[\w.*+!-]+(?:\s*,\s*(?:===|[~=!]=|[<>]=?)\s*[\w.*+!-]+)*\s*$"
 COUNT = r"^\d+$"
+INDEX = r"^(?:\d+|-1)$"
 FORMS: Mapping[str, str] = types.MappingProxyType(
     {
         NAME: "a variable's name: letters, digits and _ only",
@@ -29,6 +30,7 @@ FORMS: Mapping[str, str] = types.MappingProxyType(
         LABEL: "a name: letters, digits, _ . and - only",
         VERSION: "a version specifier: ==0.5.23 or >=0.5.20,<0.6",
         COUNT: "a whole number",
+        INDEX: "a whole number, or -1",
     }
 )
 

@@ -101,6 +101,18 @@ def listed(pairs: Iterable[tuple[int | None, str]]) -> tuple[Port, ...]:
     return tuple(found.values())
 
 
+def spans(ports: Iterable[Port]) -> str:
+    """In words: "ports 30000, 30233-30239"."""
+    found: list[list[int]] = []
+    for one in sorted(port.number for port in ports):
+        if found and one == found[-1][-1] + 1:
+            found[-1].append(one)
+        else:
+            found.append([one])
+    words = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in found) or "none"
+    return f"port{'' if len(found) == 1 and len(found[0]) == 1 else 's'} {words}"
+
+
 def zmq_events(said: Said, ranks: int) -> Iterator[tuple[int | None, str]]:
     """The publishers of --kv-events-config, which SGLang (disaggregation/kv_events.py, 0.5.8) and vLLM
     (config/kv_events.py, 0.33) share: bound where the address is a wildcard, a port on for each data parallel rank.

@@ -22,6 +22,7 @@ class System:
     hostname: str
     cpus: int | None
     memory: int  # bytes
+    libc: str = ""  # as "glibc 2.36"; "" where it is another one
 
 
 def parse(answer: Mapping[str, Any]) -> System:

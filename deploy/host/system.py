@@ -38,6 +38,7 @@ def answer() -> dict[str, Any]:
         "user": user(),
         "hostname": platform.node(),
         "cpus": os.cpu_count(),
+        "libc": " ".join(platform.libc_ver()).strip(),
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }
 

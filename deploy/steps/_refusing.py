@@ -10,7 +10,7 @@ from deploy.findings import Finding
 from deploy.plan import Node
 from deploy.remote import Remote
 
-INSISTED = {"port"}  # `free` would stop at it all the same, with the old server gone
+INSISTED = {"ports"}  # `free` would stop at it all the same, with the old server gone
 
 
 def refuse(findings: Sequence[Finding], node: Node, remote: Remote, untouched: str) -> None:

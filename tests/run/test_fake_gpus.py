@@ -124,24 +124,8 @@ def test_memory_that_lingers_after_our_server_is_waited_for(machine: Machine) ->
     assert machine.project.run("up", "profile=fake").code == 0
     done = machine.project.run("restart", "-v")
     assert done.code == 0, done.err
-    assert machine.said("free")[0].startswith("waiting: GPU 0 (40000 MiB) is held by a process that cannot be seen")
+    assert machine.said("free")[0].startswith("waiting: GPU 0 is held by no process that nvidia-smi names, 40000 MiB")
     assert machine.used() == [40000] * 8, "the new server's, and no longer twice as much"
-
-
-GHOSTS: dict[str, Mapping[str, Any]] = {
-    "by nobody": {"gpu": 2, "mib": 9000},
-    "by a process of another namespace": {"gpu": 2, "mib": 9000, "pid": 4194304, "name": "python"},
-}
-
-
-@pytest.mark.parametrize("ghost", GHOSTS.values(), ids=GHOSTS)
-def test_memory_that_does_not_come_back_ends_the_waiting(machine: Machine, ghost: Mapping[str, Any]) -> None:
-    machine.has(preset=GPUS, ghosts=[ghost])
-    machine.profile(ready={"deadline": 30, "stall": 15, "patience": 1})
-    done = machine.project.run("up", "profile=fake")
-    assert (done.code, "not free after 1 s" in done.err) == (7, True), done.err
-    assert "GPU 2" in done.err
-    assert "a container" in done.err
 
 
 def test_a_little_memory_is_the_driver_s_own(machine: Machine) -> None:

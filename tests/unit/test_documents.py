@@ -90,7 +90,7 @@ def test_a_plain_string_stands_for_the_field_that_matters_most():
         ("parallel:\n  tpp: 8", "x.yaml:5: parallel.tpp: there is no such key; did you mean tp?"),
         ("nccl: {NCCL_DEBUG: INFO}", "nccl.NCCL_DEBUG: there is no such key; did you mean DEBUG?"),
         ("nccl: {NCCL_NET: IB}", "nccl.NCCL_NET: there is no such key; did you mean NET?"),
-        ("nccl: {BOGUS_THING: 1}", "nccl.BOGUS_THING: there is no such key; 51 are known"),
+        ("nccl: {BOGUS_THING: 1}", "nccl.BOGUS_THING: there is no such key; 57 are known"),
         ("hooks: {prepare: [{rum: x}]}", "hooks.prepare.0.rum: there is no such key; did you mean run?"),
         ("hooks: {prepare: [{on: host}]}", "hooks.prepare.0.run: is missing"),
         ("hooks: {prepare: [{run: x, on: hots}]}", "hooks.prepare.0.on: should be 'controller' or 'host', not 'hots'"),

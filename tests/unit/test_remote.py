@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from deploy import remote as remotes
-from deploy.errors import RemoteFailed
+from deploy.errors import NoPython, RemoteFailed
 from deploy.inventory import Host
 from deploy.remote import Remote
 from deploy.transport.local import LocalTransport
@@ -54,3 +54,23 @@ def test_an_answer_that_was_cut_says_so(remote, monkeypatch):
     monkeypatch.setattr(remotes, "LONG", 1000)
     with pytest.raises(RemoteFailed, match="its beginning is lost"):
         remote.python("print('[\"' + 'x' * 5000 + '\"]')")
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "told"),
+    [
+        (127, "sh: 5: python3: not found", "there is no python3"),
+        (126, "timeout: failed to run command 'python3': Permission denied", "there is no python3"),
+        (1, '  File "<string>", line 3\nSyntaxError: future feature annotations is not defined', "is too old"),
+        (1, "cannot read /w: Permission denied", ""),
+        (2, "SyntaxError", ""),
+        (None, "", ""),
+    ],
+)
+def test_a_host_without_a_python_is_told_apart(status, words, told):
+    found = NoPython.seen("gpu1", status, words)
+    assert (found is not None) == bool(told)
+    if found:
+        assert found.exit_code == 5
+        assert told in found.what
+        assert found.evidence == words.strip()

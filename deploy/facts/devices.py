@@ -1,0 +1,41 @@
+"""Which processes have a GPU's device file open: more than nvidia-smi names, and no proof that they hold memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deploy.facts import About, Fact, Program, Question
+
+# They have the files open wherever they run, and hold nothing that a server needs: names, which the kernel cuts at 15.
+DAEMONS = frozenset({"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dcgm-exporter", "nvidia-smi", "nvtop"})
+
+
+@dataclass(frozen=True)
+class Devices:
+    """`files` are {pid: device files that it has open}, `minors` {GPU's UUID: the number of its device file}."""
+
+    files: Mapping[int, tuple[str, ...]]
+    unread: int  # processes of other users, whose files may not be seen
+    minors: Mapping[str, int]
+
+    def on(self, uuid: str) -> tuple[int, ...]:
+        """The pids that have this GPU's file open, or some GPU's where it is not told which is whose."""
+        minor = self.minors.get(uuid)
+        if minor is None:
+            return tuple(pid for pid, files in self.files.items() if any(file[-1].isdigit() for file in files))
+        return tuple(pid for pid, files in self.files.items() if f"/dev/nvidia{minor}" in files)
+
+
+def parse(answer: Mapping[str, Any]) -> Devices:
+    """From what `deploy.host.devices` prints."""
+    files = {told["pid"]: tuple(told["files"]) for told in answer["open"]}
+    return Devices(files, answer["unread"], dict(answer["minors"]))
+
+
+def _questions(_: About) -> dict[str, Question]:
+    return {"open": Program("devices")}
+
+
+FACT: Fact[Devices] = Fact("devices", _questions, lambda answers: parse(answers["open"].read()))
