@@ -19,23 +19,38 @@ SEEN_AT_REST = 1024  # MiB that drivers and contexts may keep of a GPU that nobo
 def check(case: Case) -> Iterator[Finding]:
     """Enough of them, all of them answer, and none of those that are taken is ill."""
     found = case.facts[gpus.FACT]
-    wanted = case.node.gpus if case.node else None
-    if wanted == 0 or (wanted is None and found.all is None and not case.host.gpus and "no nvidia-smi" in found.error):
+    if case.node and not case.node.gpus:
         return
     if found.all is None:
-        yield Finding("gpus", "UNKNOWN", "the GPUs cannot be seen", found.error, "is the driver loaded?")
+        yield from _unseen(case, found.error)
         return
     taken = visible.of(case.node, found.all) if case.node else Taken(found.all)
-    told = [*_counted(found, taken), *_sound(case, found, taken)]
+    told = [*_counted(case, found, taken), *_sound(case, found, taken)]
     yield from told
     if not any(finding.verdict in ("FAIL", "UNKNOWN") for finding in told):
         yield Finding("gpus", "PASS", _summary(case, taken))
 
 
-def _counted(found: Gpus, taken: Taken) -> Iterator[Finding]:
+def _unseen(case: Case, error: str) -> Iterator[Finding]:
+    """A host of which nobody expects GPUs may be without; a driver that is there and does not work is told."""
+    if case.node or case.host.gpus:
+        yield Finding("gpus", "UNKNOWN", "the GPUs cannot be seen", error, "is the driver loaded?")
+    elif error != gpus.NO_TOOL:
+        yield Finding("gpus", "WARN", "the driver does not answer; no GPUs are expected here", error)
+
+
+def _counted(case: Case, found: Gpus, taken: Taken) -> Iterator[Finding]:
     named = "\n".join(f"{gpu.index} {gpu.name}" for gpu in found.all or ())
     if taken.wrong:
         yield Finding("gpus", "FAIL", taken.wrong, named, "set gpus, or parallel.tp, or CUDA_VISIBLE_DEVICES")
+    elif found.all and len(found.all) < case.host.gpus:
+        yield Finding(
+            "gpus",
+            "WARN" if case.node else "FAIL",
+            f"{len(found.all)} GPUs, of {case.host.gpus} in the inventory",
+            named,
+            "look for the others in lspci, and at dmesg for Xid 79; or correct gpus in the inventory",
+        )
     if taken.doubt:
         yield Finding("gpus", "WARN", taken.doubt, named, "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID")
     kinds = {(gpu.name, gpu.memory_total_mib) for gpu in taken.gpus if gpu.memory_total_mib is not None}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from deploy.errors import RemoteFailed
 from deploy.facts import About, Answer, Asks, Command, Fact, Question
 
+NO_TOOL = "there is no nvidia-smi"
 # Names come last: they may hold commas.
 GPUS = (
     "nvidia-smi",
@@ -78,7 +79,7 @@ def read(remote: Asks) -> Gpus:
         told = {name: Answer(0, remote.run(*argv, ok=STATUSES)) for name, argv in QUESTIONS.items()}
     except RemoteFailed as error:
         missing = error.status in (126, 127)
-        return Gpus(None, None, "there is no nvidia-smi" if missing else f"nvidia-smi: {error}")
+        return Gpus(None, None, NO_TOOL if missing else f"nvidia-smi: {error}")
     return _parse(told)
 
 
@@ -89,7 +90,7 @@ def _questions(_: About) -> dict[str, Question]:
 def _parse(answers: Mapping[str, Answer]) -> Gpus:
     gpus, holding = answers["gpus"], answers["holders"]
     if gpus.missing or gpus.status is None:
-        return Gpus(None, None, "there is no nvidia-smi" if gpus.missing else f"nvidia-smi: {gpus.err}")
+        return Gpus(None, None, NO_TOOL if gpus.missing else f"nvidia-smi: {gpus.err}")
     found, wrong = parse(gpus.out)
     wrong = wrong or ("" if gpus.status in STATUSES else f"nvidia-smi ended with status {gpus.status}: {gpus.err}")
     holders, wrong_too = parse_holders(holding.out) if found else ((), wrong)

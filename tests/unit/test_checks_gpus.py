@@ -23,7 +23,8 @@ H200 = {"preset": "h200 x1", "fabric_manager": MANAGER}
 def case(folder, told, taken: int | None = 8, log=QUIET, **fields):
     """A server that takes so many GPUs; None: no profile is named."""
     server = None if taken is None else node(taken, **fields)
-    return Case(Host.model_validate({"name": "h1", "gpus": 8}), seen(folder, log, **told), server, None)  # type: ignore[arg-type]
+    count = 8 if "x8" in told["preset"] or "x7" in told["preset"] else 1
+    return Case(Host.model_validate({"name": "h1", "gpus": count}), seen(folder, log, **told), server, None)  # type: ignore[arg-type]
 
 
 def found(check, *args, **kwargs):
@@ -149,6 +150,8 @@ COUNTED: dict[str, tuple[dict[str, Any], int | None, dict[str, Any], str, str]] 
         "CUDA numbers GPUs of several models",
     ),
     "no driver": ({**RTX, "failure": "no-driver"}, 8, {}, "UNKNOWN", "the GPUs cannot be seen"),
+    "fewer than the inventory says, no profile": ({"preset": "b200 x7"}, None, {}, "FAIL", "7 GPUs, of 8 in the inv"),
+    "fewer than the inventory says, and enough": ({"preset": "b200 x7"}, 4, {}, "WARN", "7 GPUs, of 8 in the inv"),
     "no driver, no profile": ({**RTX, "failure": "mismatch"}, None, {}, "UNKNOWN", "the GPUs cannot be seen"),
 }
 
@@ -184,6 +187,8 @@ def test_a_server_without_gpus_and_a_host_without_any_are_not_judged(tmp_path):
     bare = known(gpus=Gpus(None, None, "there is no nvidia-smi"))
     host = Host.model_validate({"name": "h1"})
     assert found(gpus.check, Case(host, bare, None, None)) == []  # type: ignore[arg-type]
+    broken = known(gpus=Gpus(None, None, "NVIDIA-SMI has failed"))
+    assert [one[0] for one in found(gpus.check, Case(host, broken, None, None))] == ["WARN"]  # type: ignore[arg-type]
     [(verdict, _, _)] = found(gpus.check, Case(host.model_copy(update={"gpus": 8}), bare, None, None))  # type: ignore[arg-type]
     assert verdict == "UNKNOWN", "the inventory says that it has some"
 
@@ -287,6 +292,11 @@ FABRIC: dict[str, tuple[dict[str, Any], int | None, list[tuple[str, str, str]]]]
         },
         8,
         [("WARN", "fabric manager is installed and does not run", "inactive")],
+    ),
+    "joined from outside, where a service of its own rests": (
+        {**B200, "fabric_manager": {**MANAGER, "state": "inactive"}},
+        8,
+        [("PASS", "all up", "")],
     ),
     "bridges, of which some are free": (
         {
