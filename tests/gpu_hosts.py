@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from deploy.facts import About, Answer, Command, Fact, Facts, fabric, gpu_health, gpus, known, topology
+from deploy.facts.interpreter import Interpreter
 from deploy.facts.kernel import Kernel
 from deploy.host.gpu_health import thinned
 from deploy.inventory import Host
@@ -33,30 +34,22 @@ def said(*words: str) -> tuple[int, str]:
     return 0, out.getvalue()
 
 
-def seen(folder: Path, log: Kernel = QUIET, **told: Any) -> Facts:
-    """One look at a host whose gpus.json says what is `told`."""
+def seen(folder: Path, log: Kernel = QUIET, cuda: str | None = None, **told: Any) -> Facts:
+    """One look at a host whose gpus.json says what is `told`, and whose torch is built for `cuda`."""
     (folder / "gpus.json").write_text(json.dumps(told))
     with patch.dict(os.environ, FAKE_GPU_STATE=str(folder)):
         found = {
             fact.name: fact.parse({n: _answer(q, told) for n, q in fact.questions(About()).items()}) for fact in FACTS
         }
-    return known(kernel=log, **found)
+    return known(kernel=log, interpreter=(Interpreter(cuda=cuda),), **found)
 
 
-def node(gpus: int, host: Host | None = None, **fields: Any) -> Node:
-    """A server that takes so many GPUs."""
-    profile = Profile.model_validate(
-        {
-            "name": "x",
-            "engine": {"name": "sglang"},
-            "model": {"path": "/m"},
-            "hosts": ["h1"],
-            "gpus": gpus,
-            "parallel": {"tp": max(gpus, 1)},
-            **fields,
-        }
-    )
-    return make({host or Host.model_validate({"name": "h1", "gpus": gpus}): profile}, None, None).nodes[0]
+def node(taken: int, **fields: Any) -> Node:
+    """A server that takes so many GPUs, the host's all."""
+    host = Host.model_validate({"name": "h1", "gpus": taken})
+    server = {"name": "x", "engine": {"name": "sglang"}, "model": {"path": "/m"}, "hosts": ["h1"]}
+    sizes = {"gpus": taken, "parallel": {"tp": max(taken, 1)}}
+    return make({host: Profile.model_validate({**server, **sizes, **fields})}, None, None).nodes[0]
 
 
 def _answer(question: Any, told: dict[str, Any]) -> Answer:

@@ -19,6 +19,7 @@ class Interpreter:
     machine: str | None = None  # as "x86_64"
     libc: str | None = None  # as "glibc 2.36"; "" where it is another one
     installed: str | None = None  # the distribution's version
+    cuda: str | None = None  # that its torch is built for, as "12.8"; "": for processors alone
     error: str = ""
 
 

@@ -20,9 +20,9 @@ from typing import Any
 PROBE = """
 import sys
 sys.path[:] = [entry for entry in sys.path if entry]
-import json, platform
+import importlib.util, json, os, platform, re
 told = {"version": platform.python_version(), "machine": platform.machine(), "executable": sys.executable,
-        "libc": " ".join(platform.libc_ver()), "installed": None, "error": ""}
+        "libc": " ".join(platform.libc_ver()), "installed": None, "cuda": None, "error": ""}
 try:
     from importlib import metadata
     told["installed"] = metadata.version(sys.argv[1])
@@ -30,6 +30,14 @@ try:
         told["error"] = "the metadata of %s names no version" % sys.argv[1]
 except ImportError as error:  # PackageNotFoundError is one
     told["error"] = "%s is not installed there (%s)" % (sys.argv[1], error)
+try:
+    folder = os.path.dirname(importlib.util.find_spec("torch").origin)
+    with open(os.path.join(folder, "version.py")) as file:
+        built = dict(re.findall("^(cuda|hip)[^=\\\\n]*= *(.*)$", file.read(), re.MULTILINE))
+    if built.get("hip", "None") == "None" and "cuda" in built:
+        told["cuda"] = "" if built["cuda"] == "None" else built["cuda"].strip("'\\"")
+except (ImportError, AttributeError, TypeError, ValueError, OSError):
+    pass  # no torch there, or none that tells
 print("\\n" + json.dumps(told))
 """
 

@@ -12,7 +12,7 @@ gpus.json: {"preset": "rtx-pro-6000 x8",   a key of models.MODELS, and how many
             "faults": {"2": ["ecc"], "*": ["mig"]},   keys of models.FAULTS; "*" is every GPU
             "fields": {"0": {"memory.used": "[N/A]"}},   what GPU 0 says to these fields of --query-gpu
             "elements": {"0": {"fabric/state": "In Progress"}},   and in these elements of -q -x
-            "driver": "610.43.02", "no_links": true,
+            "driver": "610.43.02", "cuda": "13.3", "no_links": true,
             "down": {"0": [3, 7]},         NVLinks of GPU 0 that are down
             "nics": ["mlx5_0"],            network cards in the topology
             "fabric_manager": {"version": "570.172.08", "state": "active"}}   of nv-fabricmanager and systemctl

@@ -93,7 +93,7 @@ def nested(found):
 def document(state):
     print('<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">\n<nvidia_smi_log>')
     print(f"\t<timestamp>{time.strftime('%a %b %d %H:%M:%S %Y')}</timestamp>")
-    print(f"\t<driver_version>{state.driver}</driver_version>\n\t<cuda_version>{state.model.cuda}</cuda_version>")
+    print(f"\t<driver_version>{state.driver}</driver_version>\n\t<cuda_version>{state.cuda}</cuda_version>")
     print(f"\t<attached_gpus>{state.count}</attached_gpus>")
     for index in range(state.count):
         print(f'\t<gpu id="{state.bus(index)}">')

@@ -44,6 +44,7 @@ class State:
         self.count = int(count or 1)
         self.model = MODELS[model]
         self.driver = self.told.get("driver", self.model.driver)
+        self.cuda = self.told.get("cuda", self.model.cuda)
 
     def bus(self, index):
         return f"00000000:{BUSES[index % 8]}:00.0"
