@@ -69,21 +69,22 @@ def _sound(case: Case, found: Gpus, taken: Taken) -> Iterator[Finding]:
     lost = [gpu for gpu in healths.all or () if gpu.lost]
     if found.error and not lost:
         yield Finding("gpus", "FAIL", "a GPU does not answer", found.error, "look at dmesg for Xid lines on the host")
-    if healths.all is None:
-        yield Finding("gpus", "UNKNOWN", "how the GPUs are cannot be seen", healths.error, "try nvidia-smi -q -x there")
-        return
-    uuids = {gpu.uuid for gpu in taken.gpus}
-    ours = [gpu for gpu in healths.all if gpu.uuid in uuids]
+    told = {gpu.uuid: gpu for gpu in healths.all or ()}
+    ours = [told[gpu.uuid] for gpu in taken.gpus if gpu.uuid in told]
+    if len(ours) < len(taken.gpus):
+        untold = ", ".join(str(gpu.index) for gpu in taken.gpus if gpu.uuid not in told)
+        what, remedy = f"how GPU {untold} is cannot be seen", "try nvidia-smi -q -x there"
+        yield Finding("gpus", "UNKNOWN", what, healths.error, remedy)
     yield from _gpu_rules.judged(ours, slices=bool(taken.mig))
     yield from _gpu_rules.odd_slots(ours)
-    yield from _others(healths.all, lost, ours)
+    yield from _others(len(told), lost, ours)
     yield from _reported(case.facts[kernel.FACT], ours)
 
 
-def _others(every: Sequence[Health], lost: Sequence[Health], ours: Sequence[Health]) -> Iterator[Finding]:
+def _others(count: int, lost: Sequence[Health], ours: Sequence[Health]) -> Iterator[Finding]:
     theirs = [gpu for gpu in lost if gpu not in ours]
     if theirs:
-        what = f"{_gpu_rules.named(theirs)} of {len(every)}: fell off the bus; this server does without"
+        what = f"{_gpu_rules.named(theirs)} of {count}: fell off the bus; this server does without"
         yield Finding("gpus", "WARN", what, remedy="whatever asks the driver is slow until the host is rebooted")
 
 

@@ -169,6 +169,12 @@ def test_faults_of_gpus_that_are_not_taken_do_not_matter_but_one_that_is_gone_is
     assert [(one[0], one[1][:16]) for one in findings] == [("WARN", "GPU 7 of 8: fell"), ("PASS", "4 x NVIDIA RTX P")]
 
 
+def test_a_gpu_whose_state_is_not_told_is_unknown_beside_those_that_are_told(tmp_path):
+    told = {**RTX, "elements": {"2": {"uuid": "N/A"}, "5": {"remapped_rows/remapped_row_failure": "Yes"}}}
+    findings = found(gpus.check, case(tmp_path, told))
+    assert [(one[0], one[1][:12]) for one in findings] == [("UNKNOWN", "how GPU 2 is"), ("FAIL", "GPU 5: no sp")]
+
+
 def test_a_slice_may_be_wanted(tmp_path):
     env = {"CUDA_VISIBLE_DEVICES": "MIG-0a1b"}
     told = {**H200, "faults": {"*": ["mig"]}}
