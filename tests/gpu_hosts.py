@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from deploy.facts import About, Answer, Command, Fact, Facts, fabric, gpu_health, gpus, known, topology
+from deploy.facts import About, Answer, Command, Fact, Facts, fabric, gpu_health, gpus, kernel, known, topology
 from deploy.facts.interpreter import Interpreter
 from deploy.facts.kernel import Kernel
 from deploy.host.gpu_health import thinned
@@ -18,6 +18,8 @@ from deploy.inventory import Host
 from deploy.plan import Node, make
 from deploy.profile import Profile
 from tests.fake_gpus.queries import main
+from tests.fake_gpus.state import State
+from tests.fake_gpus.text import kernel_log
 
 FACTS: tuple[Fact[Any], ...] = (gpus.FACT, gpu_health.FACT, topology.FACT, fabric.FACT)
 QUIET = Kernel((), (), since=0.0, booted=0.0, now=1e6)
@@ -34,14 +36,16 @@ def said(*words: str) -> tuple[int, str]:
     return 0, out.getvalue()
 
 
-def seen(folder: Path, log: Kernel = QUIET, cuda: str | None = None, **told: Any) -> Facts:
+def seen(folder: Path, log: Kernel | None = None, cuda: str | None = None, **told: Any) -> Facts:
     """One look at a host whose gpus.json says what is `told`, and whose torch is built for `cuda`."""
     (folder / "gpus.json").write_text(json.dumps(told))
     with patch.dict(os.environ, FAKE_GPU_STATE=str(folder)):
         found = {
             fact.name: fact.parse({n: _answer(q, told) for n, q in fact.questions(About()).items()}) for fact in FACTS
         }
-    return known(kernel=log, interpreter=(Interpreter(cuda=cuda),), **found)
+        lines = list(kernel_log(State(folder), QUIET.now))
+    written = {"lines": lines, "since": 0.0, "booted": 0.0, "now": QUIET.now, "error": ""}
+    return known(kernel=log or kernel.parse(written), interpreter=(Interpreter(cuda=cuda),), **found)
 
 
 def node(taken: int, **fields: Any) -> Node:

@@ -14,6 +14,7 @@ gpus.json: {"preset": "rtx-pro-6000 x8",   a key of models.MODELS, and how many
             "elements": {"0": {"fabric/state": "In Progress"}},   and in these elements of -q -x
             "driver": "610.43.02", "cuda": "13.3", "no_links": true,
             "down": {"0": [3, 7]},         NVLinks of GPU 0 that are down
+            "xids": {"2": [79]},           what the kernel's log has of GPU 2; a key of models.XIDS
             "nics": ["mlx5_0"],            network cards in the topology
             "fabric_manager": {"version": "570.172.08", "state": "active"}}   of nv-fabricmanager and systemctl
 holders/PID.json: {"pid": 1, "start_ticks": 2, "name": "sglang::scheduler", "mib": {"0": 40000}}

@@ -41,6 +41,14 @@ MODELS = {
     ),
 }  # fmt: skip
 
+# {Xid: the driver's words}, as they stand in kernel logs of real hosts
+XIDS = {
+    31: "pid=4242, name=python3, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted",
+    48: "pid='<unknown>', name=<unknown>, An uncorrectable double bit error (DBE) has been detected on GPU",
+    63: "pid='<unknown>', name=<unknown>, Row Remapper: New row marked for remapping, reset gpu to activate.",
+    74: "pid='<unknown>', name=<unknown>, NVLink: fatal error detected on link 6(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0)",
+    79: "pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+}
 LOST = "GPU is lost"
 # {fault: ({element: text}, {field of --query-gpu: text})}
 FAULTS: dict[str, tuple[dict[str, str], dict[str, str]]] = {

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import time
 
+from tests.fake_gpus.models import XIDS
+
 LEGEND = """
 Legend:
 
@@ -65,6 +67,14 @@ def links(state):
         for link in range(state.model.links):
             down = link in state.told.get("down", {}).get(str(index), ())
             print(f"\t Link {link}: {'<inactive>' if down else '53.125 GB/s'}")
+
+
+def kernel_log(state, now):
+    """(when, words) of what the driver wrote into the kernel's log, a minute ago."""
+    for gpu, codes in state.told.get("xids", {}).items():
+        slot = state.bus(int(gpu))[4:].rpartition(".")[0]
+        for code in codes:
+            yield now - 60, f"NVRM: Xid (PCI:{slot}): {code}, {XIDS[code]}"
 
 
 def header(state):

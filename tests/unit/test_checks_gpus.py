@@ -20,7 +20,7 @@ RTX = {"preset": "rtx-pro-6000 x8"}
 H200 = {"preset": "h200 x1", "fabric_manager": MANAGER}
 
 
-def case(folder, told, taken: int | None = 8, log=QUIET, **fields):
+def case(folder, told, taken: int | None = 8, log=None, **fields):
     """A server that takes so many GPUs; None: no profile is named."""
     server = None if taken is None else node(taken, **fields)
     count = 8 if "x8" in told["preset"] or "x7" in told["preset"] else 1
@@ -199,22 +199,28 @@ def test_a_server_without_gpus_and_a_host_without_any_are_not_judged(tmp_path):
     assert verdict == "UNKNOWN", "the inventory says that it has some"
 
 
-XIDS = {
-    "of one of ours": (Xid(79, "0000:38:00", "GPU has fallen off the bus.", 1e6 - 7200), "FAIL"),
-    "a warning": (Xid(63, "0000:38:00", "Row Remapper: New row marked for remapping", None), "WARN"),
-    "of a switch": (Xid(20034, "0000:05:00", "Fatal, Link 30 LTSSM Fault Up", 1e6, switch=True), "FAIL"),
-    "of another GPU": (Xid(79, "0000:db:00", "GPU has fallen off the bus.", 1e6), None),
-    "a program's own fault": (Xid(31, "0000:38:00", "MMU Fault", 1e6), None),
+# {what: (Xids of GPUs, verdict, words of evidence and remedy)}; four GPUs are taken
+XIDS: dict[str, tuple[dict[str, list[int]], str, str]] = {
+    "of one of ours": ({"2": [79]}, "FAIL", "Xid 79 of 0000:38:00: GPU has fallen off the bus., 60 s ago"),
+    "a warning": ({"3": [63]}, "WARN", "nvidia-smi --gpu-reset -i 0000:5a:00"),
+    "several of one kind": ({"0": [48, 48]}, "FAIL", "Xid 48 of 0000:16:00"),
+    "of another GPU": ({"7": [79]}, "PASS", ""),
+    "a program's own fault": ({"2": [31]}, "PASS", ""),
 }
 
 
 @pytest.mark.parametrize("name", XIDS)
 def test_an_error_in_the_kernel_s_log(tmp_path, name):
-    xid, verdict = XIDS[name]
-    findings = found(gpus.check, case(tmp_path, RTX, 4, log=replace(QUIET, xids=(xid,))))
-    assert [one[0] for one in findings] == [verdict or "PASS", *(["PASS"] if verdict == "WARN" else [])]
-    if verdict:
-        assert str(xid) in findings[0][2]
+    xids, verdict, words = XIDS[name]
+    findings = found(gpus.check, case(tmp_path, {**RTX, "xids": xids}, 4))
+    assert [one[0] for one in findings] == [verdict, *(["PASS"] if verdict == "WARN" else [])]
+    assert words in findings[0][2]
+
+
+def test_an_error_of_a_switch_is_everybody_s(tmp_path):
+    xid = Xid(20034, "0000:05:00", "Fatal, Link 30 LTSSM Fault Up", 1e6, switch=True)
+    [(verdict, _, evidence)] = found(gpus.check, case(tmp_path, RTX, 4, log=replace(QUIET, xids=(xid,))))
+    assert (verdict, str(xid) in evidence) == ("FAIL", True)
 
 
 def test_a_log_that_cannot_be_read_is_told_and_not_taken_for_an_empty_one(tmp_path):
