@@ -107,7 +107,7 @@ class NoPython(RemoteFailed):
     @classmethod
     def seen(cls, host: str, status: int | None, words: str) -> NoPython | None:
         """The error, where that is how `python3` ended with one of our programs; None where it is something else."""
-        missing = status in (126, 127)  # a shell's words for what is not there, or cannot be executed
+        missing = status in (126, 127) and "python" in words  # not there, or cannot be executed; or is it `timeout`?
         # one before 3.8 does not know our syntax, or the `annotations` of our first line
         if not missing and not (status == 1 and "SyntaxError" in words):
             return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from deploy.checks import Case
 from deploy.checks._words import GIB, gib, ranks
 from deploy.facts import memory
-from deploy.findings import Finding
+from deploy.findings import Finding, Verdict
 
 SEGMENT = (
     9637888  # bytes: the smallest that NCCL makes for each rank (its error "shared memory segment ... size 9637888")
@@ -19,10 +19,11 @@ REMEDY = "in a container: --shm-size=16g, or --ipc=host; else: mount -o remount,
 def check(case: Case) -> Iterator[Finding]:
     """There, writable, and with room for the ranks of this host."""
     found = case.facts[memory.FACT].shared
-    wanted = ranks(case.node) if case.node else 1
+    wanted = ranks(case.node) if case.node and case.node.gpus else 1  # NCCL is for GPUs alone
     least = SEGMENT * wanted if wanted > 1 else 0
     if found.free is None or found.total is None:
-        yield Finding("shm", "UNKNOWN", "/dev/shm cannot be seen", found.error, REMEDY)
+        verdict: Verdict = "UNKNOWN" if wanted > 1 else "WARN"
+        yield Finding("shm", verdict, "/dev/shm cannot be seen", found.error, REMEDY)
         return
     room = f"{gib(found.free)} of {gib(found.total)} are free in /dev/shm"
     if not found.writable:

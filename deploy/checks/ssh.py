@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from deploy.checks import Case
 from deploy.facts import limits, sudo
-from deploy.findings import Finding
+from deploy.findings import Finding, Verdict
 
 SLOW = 5.0  # seconds that a round trip may take
 APART = 2.0  # seconds that clocks may differ, beyond what the round trip leaves open
@@ -59,7 +59,7 @@ def _sudo(case: Case) -> Iterator[Finding]:
         remedy = (
             "a line in /etc/sudoers.d: USER ALL=(ALL) NOPASSWD: ..., without requiretty; or take `sudo` from the host"
         )
-        yield Finding("ssh", "FAIL", "sudo wants a password there, or a terminal", found.said, remedy)
+        yield Finding("ssh", "FAIL", "sudo does not work there without a password and a terminal", found.said, remedy)
 
 
 def _login(case: Case) -> Iterator[Finding]:
@@ -76,9 +76,9 @@ def _login(case: Case) -> Iterator[Finding]:
         yield Finding("ssh", "FAIL", what, f"we are in {found.scope}; {lingers}", f"{remedy}; restart systemd-logind")
     elif found.killed is None:
         what = "whether systemd kills what a login leaves behind (KillUserProcesses) is not known"
-        yield Finding(
-            "ssh", "UNKNOWN", what, f"{found.error}\nwe are in {found.scope}", "look at /etc/systemd/logind.conf"
-        )
+        verdict: Verdict = "UNKNOWN" if case.node else "WARN"
+        seen = f"{found.error}\nwe are in {found.scope}"
+        yield Finding("ssh", verdict, what, seen, "look at /etc/systemd/logind.conf")
 
 
 def _short(text: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.host.cache_folders import CACHES, said_by, usual
-from deploy.host.disks import look, parse_mounts
+from deploy.host.filesystem import look, parse_mounts
 
 DOWNLOADS = "HF_HOME"  # no compiler's
 MOST, LONGEST = 200000, 3.0  # files that are counted, and seconds of counting, of all caches together

@@ -124,7 +124,7 @@ CABLE_CUT = [
     *rows("stop; free*; stopped", cable_cut, 3, "host", "repeat", command="down"),
 ]
 DISK_FULL = [
-    *rows(BEFORE, disk_full, 5, "bytes are wanted", "replace", kept=True),
+    *rows(BEFORE, disk_full, 5, "are wanted there", "replace", kept=True),
     *rows("push; push, reading back", disk_full, 1, FULL, "replace", kept=True),
     *rows("stop; launch, written; launch", disk_full, 1, FULL, "replace"),
     *rows("wait", disk_full, 6, FULL, "replace"),
@@ -186,7 +186,7 @@ REAL = [
     *rows("launch", cable_cut, 3, "host", "verify", engine="llamacpp"),
     *rows("gate", server_killed, 6, "the server was killed", "replace", engine="llamacpp"),
     *rows("launch*", port_taken, 6, "", "replace", engine="llamacpp"),
-    *rows("*", disk_full, 5, "bytes are wanted", "replace", kept=True, engine="llamacpp"),
+    *rows("*", disk_full, 5, "are wanted there", "replace", kept=True, engine="llamacpp"),
 ]
 
 TABLE = [

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from deploy import checks, looking
 from deploy.checkpoint.manifest import File, Manifest
 from deploy.checks import Case, caches, disk, limits, memory, shm, ssh, tools, uniformity
 from deploy.facts import known
@@ -184,9 +185,11 @@ def test_a_log_that_cannot_be_read_says_nothing_of_kills() -> None:
         (2, Shared(error="No such file or directory"), "UNKNOWN"),
     ],
 )
-def test_shared_memory_is_judged_by_the_ranks(tp: int, found: Shared, verdict: str) -> None:
+def test_shared_memory_is_judged_by_the_ranks_of_gpus(tp: int, found: Shared, verdict: str) -> None:
     case = case_of(node_of(gpus=tp, parallel={"tp": tp}), memory=memory_of(64, 60, found))
     assert judged(shm, case)[0] == [verdict]
+    on_cpu = case_of(node_of(parallel={"tp": tp}), memory=memory_of(64, 60, found))
+    assert judged(shm, on_cpu)[0] == ["WARN" if found.error or 0 < (found.free or 0) < GIB else verdict]
 
 
 # ---- disks -----------------------------------------------------------------------------------------------------------
@@ -330,7 +333,7 @@ IN_SCOPE = replace(LIMITS, scope="session-3.scope")
         ({}, {"sudo": Sudo(works=False, said="a password is required")}, ["FAIL"], "a password is required"),
         ({}, {"limits": replace(IN_SCOPE, killed=True, lingers=True)}, ["FAIL"], "linger is on, which changes nothing"),
         ({}, {"limits": replace(IN_SCOPE, killed=False)}, ["PASS"], ""),
-        ({}, {"limits": replace(IN_SCOPE, killed=None, error="no bus")}, ["UNKNOWN"], "no bus"),
+        ({}, {"limits": replace(IN_SCOPE, killed=None, error="no bus")}, ["WARN"], "no bus"),
     ],
 )
 def test_the_way_in_is_judged(
@@ -340,6 +343,11 @@ def test_the_way_in_is_judged(
     found, said = judged(ssh, replace(case, facts=replace(case.facts, **{"offset": 0.1, "round_trip": 0.2, **told})))
     assert found == verdicts, said
     assert words in said
+
+
+def test_whether_a_server_would_be_killed_must_be_known_where_one_shall_run() -> None:
+    unknown = replace(IN_SCOPE, killed=None, error="no bus")
+    assert judged(ssh, case_of(node_of(), sudo=Sudo(None), limits=unknown))[0] == ["UNKNOWN"]
 
 
 @pytest.mark.parametrize(
@@ -437,3 +445,19 @@ def test_a_host_of_which_nothing_is_known_is_not_the_odd_one() -> None:
     blank = replace(host_of(2), facts=replace(known(), offset=None, round_trip=None))
     found = list(uniformity.across([host_of(0), host_of(1), blank]))
     assert [finding.verdict for _, finding in found] == ["PASS"]
+
+
+def test_this_very_machine_is_judged_by_one_look() -> None:
+    def case(name: str) -> Case:
+        host = Host.model_validate({"name": name, "transport": "local"})
+        remote = Remote(host, LocalTransport(name), lambda _event: None, threading.Event())
+        return Case(host, looking.look(remote, looking.about(None, remote)), None, remote)
+
+    cases = [case("here"), case("there")]
+    told = [finding for one in (disk, limits, memory, shm, ssh, tools) for finding in one.check(cases[0])]
+
+    assert {finding.check for finding in told} == {"disk", "limits", "memory", "shm", "ssh", "tools"}
+    assert [finding for finding in told if finding.verdict == "UNKNOWN"] == []
+    [(name, alike)] = [(name, finding) for name, finding in checks.across(cases) if finding.check == "uniformity"]
+    assert (name, alike.verdict) == ("here", "PASS")
+    assert "kernel" in alike.what

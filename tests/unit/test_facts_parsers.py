@@ -9,7 +9,7 @@ import pytest
 
 from deploy.facts import disks, gpus, interpreter, processes, sockets
 from deploy.facts.disks import Disk
-from deploy.host import disks as host_disks
+from deploy.host import filesystem
 from deploy.host import processes as host_processes
 from deploy.host import sockets as host_sockets
 
@@ -156,7 +156,7 @@ def test_a_listener_without_visible_owner_says_so():
     ],
 )
 def test_mount_points_are_read_with_their_odd_names(mount, kind):
-    assert host_disks.parse_mounts(captured("mountinfo.txt"))[mount][0] == kind
+    assert filesystem.parse_mounts(captured("mountinfo.txt"))[mount][0] == kind
 
 
 @pytest.mark.parametrize(("kind", "network"), [("nfs4", True), ("ext4", False), ("overlay", False)])

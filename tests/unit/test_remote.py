@@ -62,6 +62,7 @@ def test_an_answer_that_was_cut_says_so(remote, monkeypatch):
         (127, "sh: 5: python3: not found", "there is no python3"),
         (126, "timeout: failed to run command 'python3': Permission denied", "there is no python3"),
         (1, '  File "<string>", line 3\nSyntaxError: future feature annotations is not defined', "is too old"),
+        (127, "bash: line 1: exec: timeout: not found", ""),
         (1, "cannot read /w: Permission denied", ""),
         (2, "SyntaxError", ""),
         (None, "", ""),
