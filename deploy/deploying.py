@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from deploy import compare, drafts, failures, record, render, rollback, secret
+from deploy import compare, drafts, evicting, failures, record, render, rollback, secret
 from deploy.engines._log import Signature
 from deploy.errors import ConfigError, Interrupted
 from deploy.events import Event
@@ -37,7 +37,7 @@ def bring_up(wish: Wish, options: Options, session: Session, *, fresh: bool) -> 
         _say_what_is_undone(wish, plan, options, session)
         run = record.new_id()
         courses = [_course(replica, run, wish, session, fresh=fresh) for replica in plan.replicas]
-        return walk(courses, plan, options, session, run)
+        return walk(evicting.asked(courses, session), plan, options, session, run)
 
 
 def go_back(found: Plan, options: Options, session: Session, run: str) -> int:
@@ -49,6 +49,7 @@ def go_back(found: Plan, options: Options, session: Session, run: str) -> int:
         back = rollback.replica(found.deployment, run, remotes, session.command)
         session.emit("decided", f"back to run {rollback.source(back, remotes)}", mode="replace", hosts=list(remotes))
         courses.append(course(back, ROLLBACK, session))
+    courses = evicting.asked(courses, session)
     return walk(courses, Plan(found.deployment, tuple(c.replica for c in courses)), options, session, run)
 
 

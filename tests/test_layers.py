@@ -33,6 +33,7 @@ LAYERS = [
     "mask",
     "recipe runner record render",
     "session wish scaffold",
+    "evicting",
     "deploying planning checking explaining",
     "running telling completing shells holding starting",
     "auditing trusting surveying ckpt",
@@ -57,7 +58,7 @@ BORDERS = {
     "yaml": ["config.documents", "commands.profile", "scaffold.yaml"],
     "tenacity": ["transport", "steps"],
     "click": "cli ckpt commands shells completing".split()
-    + "deploying checking explaining running telling auditing surveying".split(),
+    + "deploying evicting checking explaining running telling auditing surveying".split(),
 }
 
 # What a module of a group may import of deploy, where its layer would allow more.

@@ -76,7 +76,7 @@ def _attention(said: Said, ranks: int) -> Iterator[tuple[int | None, str]]:
     if not said.env.get(OVERRIDE):
         yield first, "rendezvous"
         yield said.number("nccl-port"), "NCCL"
-    base = first - count if first + count > 65535 else first + 1
+    base = first - count - 1 if first + count > 65535 else first + 1
     yield from ((base + place, "attention data parallelism") for place in range(count))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.fleet import TestHost
 
 END = "Signal processes that are still the ones we mean"  # as deploy/host/end.py begins
-SOCKETS = "Which TCP ports are listened on"  # as deploy/host/sockets.py begins
+LOOK = "Answer many questions side by side"  # as deploy/host/look.py begins; after END, nobody but `free` looks so
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ MOMENTS = {
         "prepare": ("DEPLOY_POINT=prepare",),
         "recall": ('cp -p -- "$name"',),
         "stop": (END,),
-        "free": (END, SOCKETS),
+        "free": (END, LOOK),
         "launch, written": ("/fake/current",),
         "launch": ("setsid nohup sh",),
         "wait": ("phase kv",),

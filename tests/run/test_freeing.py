@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import pwd
 import signal
 import socket
 import subprocess
@@ -15,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +30,14 @@ from deploy.inventory import Host
 from deploy.plan import Node
 from deploy.profile import Profile
 from deploy.remote import Remote
-from deploy.state import Place
+from deploy.state import Deployment, Place, Run
 from deploy.steps.free import free
 from deploy.transport.local import LocalTransport
-from tests.project import ROOT, free_port, listens, until
+from tests.project import ROOT, Project, free_port, listens, until
+from tests.run.test_fake_gpus import Machine, machine
 
 GPUS = "rtx-pro-6000 x8"
+USER = pwd.getpwuid(os.getuid()).pw_name
 LISTEN = """
 import socket, sys, time
 with socket.create_server(("127.0.0.1", int(sys.argv[1]))):
@@ -46,6 +50,8 @@ import ctypes, threading, time
 threading.Thread(target=time.sleep, args=(600,)).start()
 ctypes.CDLL(None).pthread_exit(None)
 """
+
+__all__ = ["machine"]  # a fixture
 
 
 def stat(pid: int) -> list[str]:
@@ -72,6 +78,12 @@ class Bench:
         machine = state.read(self.remote)
         self.remote.place = Place(machine, node.deployment, "run")
         return node
+
+    def goes_down(self) -> None:
+        """Its run was there already, as for `down`."""
+        run = Run("run", "", None, None, None, "", "", alive=False, exit="", stopped="")
+        machine = replace(self.remote.place.machine, deployments={"p": Deployment("p", run, None, ("run",))})
+        self.remote.place = replace(self.remote.place, machine=machine)
 
     @contextmanager
     def holding(self, *gpus: int, program: str = "", mib: int = 60000) -> Iterator[subprocess.Popen[bytes]]:
@@ -145,10 +157,12 @@ def test_memory_that_a_driver_is_slow_to_give_back_is_waited_for(bench: Bench) -
     [
         ({"ghosts": [{"gpu": 1, "mib": 900}]}, {}, "2 GPUs free, measured: 900 MiB in use, 900 after"),
         ({"ghosts": [{"gpu": 0, "mib": 9000}]}, {"CUDA_VISIBLE_DEVICES": "4,5"}, "2 GPUs free, measured: 0 MiB"),
+        ({"faults": {"5": ["lost"]}}, {}, "2 GPUs free, measured"),
+        ({"fields": {"0": {"memory.used": "[N/A]"}}}, {}, "no process is on the GPUs, and GPU 0 does not tell"),
         ({"failure": "no-driver"}, {}, "free, measured; the GPUs cannot be seen"),
         ({}, {"CUDA_VISIBLE_DEVICES": "MIG-1234"}, "free, measured; what MIG instances have in use is not told"),
     ],
-    ids=["what a display keeps", "other GPUs", "no driver", "MIG"],
+    ids=["what a display keeps", "other GPUs", "a lost one elsewhere", "none told", "no driver", "MIG"],
 )
 def test_it_is_free_with(bench: Bench, told: Mapping[str, Any], env: Mapping[str, str], words: str) -> None:
     bench.has(**told)
@@ -187,7 +201,25 @@ HELD: dict[str, tuple[Mapping[str, Any], Mapping[str, Any], bool, Sequence[str]]
         {"failure": "fallen-off", "failed_gpu": 1},
         {"gpus": 8},
         False,
-        ("does not answer any more", "Unknown Error", "Xid", "Waiting does not help"),
+        ("cannot be freed by waiting", "does not answer any more", "Unknown Error", "Xid"),
+    ),
+    "by one that is listed, and lost": (
+        {"faults": {"1": ["lost"]}},
+        {},
+        False,
+        ("cannot be freed by waiting", "GPU 1 has fallen off the bus", "reboot"),
+    ),
+    "by one that the driver wants to be reset": (
+        {"ghosts": [{"gpu": 1, "mib": 9000}], "faults": {"1": ["wants-reset"]}},
+        {},
+        False,
+        ("cannot be freed by waiting", "GPU 1 is to be recovered, the driver says: Reset"),
+    ),
+    "by one whose memory is faulty": (
+        {"ghosts": [{"gpu": 1, "mib": 9000}], "faults": {"1": ["ecc", "remap-pending"], "5": ["lost"]}},
+        {},
+        True,
+        ("GPU 1 has had 3 errors of memory (ECC)", "GPU 1 has rows of memory that a reset", "it does not move", "Xid"),
     ),
 }
 
@@ -196,10 +228,10 @@ HELD: dict[str, tuple[Mapping[str, Any], Mapping[str, Any], bool, Sequence[str]]
 def test_it_is_held(bench: Bench, case: str) -> None:
     told, fields, waits, words = HELD[case]
     bench.has(**told)
-    error, seconds = refused(bench, bench.node(**{"patience": 1.0 if waits else 600.0, **fields}))
+    error, seconds = refused(bench, bench.node(**{"patience": 0.3 if waits else 600.0, **fields}))
     for word in words:
         assert word in str(error)
-    assert seconds >= 1 if waits else seconds < 300
+    assert seconds >= 0.3 if waits else seconds < 300
 
 
 def test_somebody_else_s_process_is_named_at_once_and_left_alone(bench: Bench) -> None:
@@ -209,6 +241,20 @@ def test_somebody_else_s_process_is_named_at_once_and_left_alone(bench: Bench) -
     assert f"GPU 1 is held by pid {other.pid} of " in error.evidence
     assert "60000 MiB" in error.evidence
     assert "evict=yes" in error.remedy
+
+
+def test_where_nothing_is_launched_others_are_in_nobody_s_way(bench: Bench) -> None:
+    """After `down`: the memory that was ours is waited for, and nobody is ended, whatever the profile says."""
+    with bench.holding(1) as other:
+        node = bench.node(evict=True)
+        bench.goes_down()
+        told = free(node, bench.remote)
+        assert other.poll() is None
+    assert told == f"what was ours is free, measured; not ours, and left alone: pid {other.pid} of {USER}"
+    bench.has(ghosts=[{"gpu": 1, "mib": 9000}])
+    node = bench.node(patience=0.3)
+    bench.goes_down()
+    assert "GPU 1 is held by no process" in refused(bench, node)[0].evidence
 
 
 def test_one_whose_first_thread_ended_holds_what_it_holds(bench: Bench) -> None:
@@ -268,3 +314,42 @@ def test_what_this_command_runs_under_is_never_ended(bench: Bench) -> None:
         error, _ = refused(bench, bench.node(gpus=0, evict=True))
     assert f"pid {os.getpid()} of" in error.evidence
     assert "this command itself runs under it" in error.remedy
+
+
+# ---- who is asked ------------------------------------------------------------------------------------------------
+
+
+def answered(project: Project, answer: str, *words: str) -> tuple[int, str]:
+    """How a command ends on a terminal where its question is answered, and what it says there."""
+    primary, secondary = pty.openpty()
+    environ = {**project.environ, "TERM": "dumb"}
+    with subprocess.Popen(
+        project.argv(*words), cwd=project.folder, env=environ, stdin=secondary, stdout=secondary, stderr=secondary
+    ) as process:
+        os.close(secondary)
+        told = b""
+        while part := _part(primary):
+            told += part
+            if b"End them?" in told and answer:
+                os.write(primary, f"{answer}\n".encode())
+                answer = ""
+    os.close(primary)
+    return process.returncode, told.decode()
+
+
+def _part(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # EIO: the last one who had it open is gone
+        return b""
+
+
+def test_on_a_terminal_it_is_asked_before_anything_ends(machine: Machine) -> None:
+    machine.profile(gpus=2, draft=None, speculative=None, bench={"prompts": []}, gates={})
+    with machine.somebody(1) as other:
+        code, told = answered(machine.project, "n", "up", "profile=fake")
+        assert (code, other.poll()) == (5, None), told
+        assert f"localhost: GPU 1 is held by pid {other.pid} of" in told
+        code, told = answered(machine.project, "y", "up", "profile=fake")
+        assert (code, other.wait(10)) == (0, -signal.SIGTERM), told
+    assert machine.project.told("freed")[0]["ended"] == [other.pid]

@@ -57,7 +57,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], list[int]]] = {
         "sglang",
         {**ATTENTION, "dist-init-addr": "h:65533"},
         {"version": "0.5.23"},
-        [30000, 65533, *range(65527, 65533)],
+        [30000, 65533, *range(65526, 65532)],
     ),
     "copies of the whole model use files": ("sglang", {"dp-size": "4"}, {}, [30000]),
     "one rank is no data parallelism": ("sglang", {"dp-size": "1", "enable-dp-attention": None}, {}, [30000]),
