@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """A server that looks like SGLang 0.5.23 from outside, and misbehaves on demand: a stand-in for tests.
 
-    fake_server.py --model-path M --port P [--fake NAME=VALUE]... [any other flag of SGLang: ignored]
+    fake_server.py --model-path M --port P [--fake NAME=VALUE]... [any other flag: ignored]
 
 Misbehaviour is named by the fields of `Fake` below: by `--fake NAME=VALUE` (the value as JSON, else a plain word), or
 in the environment as one JSON object, FAKE='{"silent_at": "graphs"}'. A name that is no field ends it with status 2.
 It prints SGLang's own log lines in its order of phases (PHASES), opens its port only after "loading" as SGLang does,
 and speaks as much of its HTTP as the tool needs. As an engine's `python` it also plays the interpreter: it takes
-`-m sglang.launch_server ...`, and with `-c CODE` runs the code with a distribution `sglang` installed.
+`-m sglang.launch_server ...`, and with `-c CODE` runs the code with a distribution `sglang` installed, which has flags.
 Whatever happens, it and all its children end after `lifetime` seconds. Standard library only.
 """
 
@@ -28,6 +28,7 @@ import sys
 import threading
 import time
 from importlib import metadata
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 PHASES = (
@@ -42,6 +43,7 @@ PHASES = (
     "http",  # binds its port; if it is taken, that shows here and not before
     "warmup",  # port open, /health 503
 )
+MODULES = ("sglang", "sglang.srt", "sglang.srt.server_args")
 SITE = "/opt/venv/lib/python3.11/site-packages/sglang/srt"
 
 
@@ -711,13 +713,26 @@ def child(lifetime, tell, dies=""):
 
 
 class Installed(metadata.DistributionFinder):
-    """Makes importlib.metadata find a distribution `sglang` of the wanted version."""
+    """Makes importlib.metadata find a distribution `sglang` of the wanted version, and import its flags."""
 
-    def __init__(self, version):
+    def __init__(self, version, code):
         self.version = version
+        self.code = code
 
-    def find_spec(self, *_):
+    def find_spec(self, name, *_):
+        """Of its modules only the one that defines flags: it has no loader to be asked."""
+        if not self.version or name not in MODULES or "ServerArgs" not in self.code:
+            return None
+        spec = ModuleSpec(name, self, is_package=name != MODULES[-1])  # type: ignore[arg-type]
+        if spec.submodule_search_locations is not None:
+            spec.submodule_search_locations.append(SITE)
+        return spec
+
+    def create_module(self, _):
         return None
+
+    def exec_module(self, module):
+        module.ServerArgs = ServerArgs
 
     def find_distributions(self, context=None):
         if context and context.name == "sglang" and self.version:
@@ -740,13 +755,32 @@ class Sglang(metadata.Distribution):
 def interpret(words):
     """Play the interpreter: run the code after `-c`."""
     code, sys.argv = words[words.index("-c") + 1], ["-c", *words[words.index("-c") + 2 :]]
-    sys.meta_path.insert(0, Installed(Fake.of(()).version))
+    sys.meta_path.insert(0, Installed(Fake.of(()).version, code))
     exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+
+
+class ServerArgs:
+    """Which flags it takes, for whoever asks its interpreter: those that it knows, and some of SGLang's others."""
+
+    @staticmethod
+    def add_cli_args(parser):
+        known(parser)
+        for name in ("pp-size", "dp-size", "ep-size", "nnodes", "node-rank", "context-length", "max-running-requests"):
+            parser.add_argument(f"--{name}", type=int)
+        for name in ("dist-init-addr", "attention-backend", "log-level", "speculative-algorithm", "nccl-port"):
+            parser.add_argument(f"--{name}")
+        for name in ("num-steps", "eagle-topk"):
+            parser.add_argument(f"--speculative-{name}", type=int)
+        for name in ("disable-custom-all-reduce", "trust-remote-code"):
+            parser.add_argument(f"--{name}", action="store_true")
 
 
 def parse(words):
     """The flags it knows; all others are ignored, as are `-m sglang.launch_server` and positional words."""
-    parser = argparse.ArgumentParser(allow_abbrev=False)
+    return known(argparse.ArgumentParser(allow_abbrev=False)).parse_known_args(words)[0]
+
+
+def known(parser):
     parser.add_argument("--model-path", "--model", required=True)
     parser.add_argument("--served-model-name", "--alias")
     parser.add_argument("--host", default="127.0.0.1")
@@ -758,7 +792,7 @@ def parse(words):
     parser.add_argument("--api-key")
     parser.add_argument("--config")
     parser.add_argument("--fake", action="append", default=[])
-    return parser.parse_known_args(words)[0]
+    return parser
 
 
 def configured(options):

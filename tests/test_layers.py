@@ -26,9 +26,10 @@ LAYERS = [
     "lease",
     "remote facts acceptance",
     "state visible foreign",
-    "owned releases asking answer identity compare secret tunnel timings loading watch evidence",
+    "owned releases asking answer identity compare secret tunnel timings loading watch evidence flags",
     "looking",
     "hooks drafts checks rollback death",
+    "probes",
     "steps",
     "mask",
     "recipe runner record render",
@@ -72,6 +73,7 @@ ONLY = {
 }
 
 PURE = ["engines", "plan", "profile", "words", "acceptance", "findings"]
+PURE += ["flags.__init__", "flags.reading", "flags.judging"]
 PURE += [f"config.{name}" for name in ("consistency", "gates", "nccl", "scalars", "schema", "validation")]
 DOERS = {
     "asyncio", "glob", "http", "importlib", "io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile",

@@ -1,6 +1,6 @@
 """Where a checkpoint's tensors land, asked of the installed engine itself: its class, its `load_weights`, no weights.
 
-What runs where: `deploy/host/ask_loader.py` on the machine that has the engine, with its python3; from there
+What runs where: `deploy/host/ask_engine.py` on the machine that has the engine, with its python3; from there
 `deploy/host/loadcheck.py` in the engine's own interpreter. It takes as long as the engine's import, about 6 s, and the
 next time a tenth of a second. No GPU is touched; the checkpoint itself need not be on that machine.
 """
@@ -18,7 +18,7 @@ from deploy import host
 from deploy.checkpoint.facts import Facts
 from deploy.checkpoint.trace import How, Landing, Trace
 from deploy.errors import RemoteFailed
-from deploy.host import ask_loader
+from deploy.host import ask_engine
 from deploy.host.loader_record import HALVES
 from deploy.legible import one_line
 
@@ -62,7 +62,7 @@ def trace(draft: Facts, engine: Engine, remote: Runs | None = None, cache: str |
         "timeout": PATIENCE,
     }
     try:
-        answer = _there(remote, job) if remote else ask_loader.ask(job)
+        answer = _there(remote, job) if remote else ask_engine.ask(job)
         return one_line(answer["error"], WORDS) if answer.get("unsupported") else parse(draft, answer)
     except RemoteFailed as error:
         return one_line(f"{error.what}: {error.evidence}" if error.evidence else error.what, WORDS)
@@ -117,7 +117,7 @@ def _how(tensor: str, parameter: str, shard: str | None) -> How:
 
 def _there(remote: Runs, job: Mapping[str, Any]) -> Any:
     stdin = json.dumps(job).encode()
-    return remote.python(host.source("ask_loader"), timeout=PATIENCE + BEYOND, stdin=stdin)
+    return remote.python(host.source("ask_engine"), timeout=PATIENCE + BEYOND, stdin=stdin)
 
 
 def _cache() -> str:

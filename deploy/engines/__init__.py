@@ -118,6 +118,8 @@ class Engine(Protocol):
     """{flag: {its value: the profile's word for it}}, where they differ."""
     ALIASES: Mapping[str, str]
     """{another spelling of a flag: its full name}, without dashes."""
+    ELSEWHERE: tuple[str, ...]
+    """Rows of flags that say the same in different versions of it, "--new --old"; a value stands behind a =."""
     GPU_FLAGS: tuple[str, ...]
     """The flags that say which of the visible GPUs is the first one taken, and how far it is to each next; (): none."""
 

@@ -36,6 +36,7 @@ READY_PATH = "/v1/models"
 INFO: tuple[str, ...] = ()
 METRICS = None
 STEPS = None
+ELSEWHERE: tuple[str, ...] = ()
 STREAM: Mapping[str, Any] = MappingProxyType({})
 SECRETS: Mapping[str, str] = {}
 PORT = None

@@ -23,6 +23,7 @@ READY_PATH = "/health"
 INFO = ("/props",)
 METRICS = "/metrics"
 STEPS = "draft-max"
+ELSEWHERE: tuple[str, ...] = ()
 STREAM: Mapping[str, Any] = MappingProxyType({})  # the last chunk has `timings` in any case
 SECRETS: Mapping[str, str] = {}
 PORT = 8080

@@ -13,6 +13,7 @@ from deploy.engines import Called, Command, Counters, Loaded, Question, Request,
 from deploy.engines._counts import count, part, word
 from deploy.engines._flags import spelled, words
 from deploy.engines._sglang_explain import DIALECT, FATAL, explain
+from deploy.engines._sglang_flags import ELSEWHERE
 from deploy.engines._sglang_log import WORDS, marks, order, progress
 from deploy.engines._sglang_ports import ports
 from deploy.words import RunPath, Word, path
@@ -64,7 +65,7 @@ FIELDS = {
 VALUES: Mapping[str, Mapping[str, str]] = {}
 GPU_FLAGS = ("base-gpu-id", "gpu-id-step")
 
-__all__ = ["DIALECT", "FATAL", "WORDS", "explain", "marks", "order", "ports", "progress"]
+__all__ = ["DIALECT", "ELSEWHERE", "FATAL", "WORDS", "explain", "marks", "order", "ports", "progress"]
 
 
 def command(request: Request) -> Command:

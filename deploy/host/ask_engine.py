@@ -1,15 +1,15 @@
-"""Ask an engine's own loader about a checkpoint, and remember the answer: JSON in on stdin, JSON out.
+"""Ask an engine in its own interpreter, and remember the answer: JSON in on stdin, JSON out.
 
-`python3 -I -c SOURCE`, standard library only, Python 3.8 and later. It starts `loadcheck`, whose text it is given, in
-the engine's interpreter:
+`python3 -I -c SOURCE`, standard library only, Python 3.8 and later. It starts a program whose text it is given
+(`loadcheck` or `flags`) in the engine's interpreter:
 
     {"python": "/opt/sglang/bin/python", "env": {...}, "engine": "sglang", "program": TEXT, "question": {...},
      "cache": "~/.deploy/cache" or "", "timeout": 120}
 
-The answer is that of `loadcheck`, with "cached" set where it was remembered. It is kept under the digest of the
-engine's version and loader sources (asked anew each time, a tenth of a second), of the program and of the question, so
-nothing is remembered wrongly and nothing needs to be forgotten; the oldest of many goes. Whatever fails, fails as
-{"error": ..., "unsupported": true} with exit status 0, and is not kept.
+The answer is that of the program, with "cached" set where it was remembered. It is kept under the digest of the
+engine's version and of the sources that decide it (asked anew each time, a tenth of a second), of the program and of
+the question, so nothing is remembered wrongly and nothing needs to be forgotten; the oldest of many goes. Whatever
+fails, fails as {"error": ..., "unsupported": true} with exit status 0, and is not kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-KEPT = 64  # answers, of some 10 kB each
+KEPT = 64  # answers, of 10 to 100 kB each
 QUICK = 30.0  # seconds for the fingerprint: a disk may be asleep
 
 
@@ -56,7 +56,7 @@ def ask(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(program: str, job: dict[str, Any], what: str, stdin: bytes, timeout: float) -> dict[str, Any]:
-    """Run `loadcheck`; what it printed on its last line. Its children end with it."""
+    """Run the program; what it printed on its last line. Its children end with it."""
     argv = [program, "-c", job["program"], job["engine"], what]
     pipe, environment = subprocess.PIPE, {**os.environ, **job["env"]}
     try:
@@ -85,7 +85,7 @@ def _end(process: Any) -> None:
 
 
 def _checked(answer: Any) -> dict[str, Any]:
-    """ValueError where it is nothing that `loadcheck` would say."""
+    """ValueError where it is nothing that a program of ours would say."""
     if not isinstance(answer, dict) or not isinstance(answer.get("version"), str):
         raise ValueError("no answer of ours")  # noqa: TRY004 - what json.loads raises too
     lists = all(isinstance(answer.get(name, []), list) for name in ("placed", "refused", "unfilled"))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from deploy import host
-from deploy.host import ask_loader
+from deploy.host import ask_engine
 
 # Stands for `loadcheck`: counts how often it is really asked, and answers with what it was asked.
 PROGRAM = """
@@ -53,7 +53,7 @@ def kept(job: dict[str, Any]) -> Path:
 
 
 def test_it_is_asked_once_and_remembered(job: dict[str, Any]) -> None:
-    first, second = ask_loader.ask(job), ask_loader.ask(job)
+    first, second = ask_engine.ask(job), ask_engine.ask(job)
     assert (first["placed"], first.get("cached"), asked(job)) == ([["a", "b", None, ""]], None, 1)
     assert second == {**first, "cached": True}
 
@@ -69,16 +69,16 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_what_changes_the_answer_asks_anew(job: dict[str, Any], change: dict[str, Any]) -> None:
-    ask_loader.ask(job)
+    ask_engine.ask(job)
     changed = {**job, **change, "env": {**job["env"], **change.get("env", {})}}
-    assert "cached" not in ask_loader.ask(changed)
+    assert "cached" not in ask_engine.ask(changed)
     assert asked(job) == 2
 
 
 def test_a_failed_attempt_is_not_remembered(job: dict[str, Any]) -> None:
     job["question"]["more"] = {"unsupported": True}
-    ask_loader.ask(job)
-    assert "cached" not in ask_loader.ask(job)
+    ask_engine.ask(job)
+    assert "cached" not in ask_engine.ask(job)
     assert not Path(job["cache"]).exists()
 
 
@@ -104,38 +104,38 @@ SPOILT = {
 
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 def test_a_spoilt_memory_is_only_slower(job: dict[str, Any], spoil: Any) -> None:
-    first = ask_loader.ask(job)
+    first = ask_engine.ask(job)
     spoil(kept(job))
-    assert ask_loader.ask(job) == first
+    assert ask_engine.ask(job) == first
     assert asked(job) == 2
-    assert ask_loader.ask(job)["cached"] is True  # it was written anew
+    assert ask_engine.ask(job)["cached"] is True  # it was written anew
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a file away")
 def test_another_users_memory_counts_for_nothing(job: dict[str, Any]) -> None:
-    ask_loader.ask(job)
+    ask_engine.ask(job)
     os.chown(kept(job), 12345, 12345)
-    assert "cached" not in ask_loader.ask(job)
+    assert "cached" not in ask_engine.ask(job)
 
 
 def test_without_a_place_to_keep_it_the_answer_is_the_same(job: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where the folder would be")
-    assert ask_loader.ask(job)["placed"] == [["a", "b", None, ""]]
+    assert ask_engine.ask(job)["placed"] == [["a", "b", None, ""]]
 
 
 def test_the_oldest_answers_go(job: dict[str, Any], tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     cache.mkdir()
-    for number in range(ask_loader.KEPT + 10):
+    for number in range(ask_engine.KEPT + 10):
         path = cache / f"{number:03}.json"
         path.write_text("{}")
         os.utime(path, (number, number))
     (cache / "died.tmp").write_text("{")
     os.utime(cache / "died.tmp", (1, 1))
-    assert "cached" not in ask_loader.ask(job)
+    assert "cached" not in ask_engine.ask(job)
     left = {path.name for path in cache.iterdir()}
     assert (len(left), "010.json" in left, "011.json" in left, "died.tmp" in left) == (64, False, True, False)
-    assert ask_loader.ask(job)["cached"] is True
+    assert ask_engine.ask(job)["cached"] is True
 
 
 FINE = """
@@ -166,7 +166,7 @@ NO_ANSWERS = {
 @pytest.mark.parametrize(("body", "words"), NO_ANSWERS.values(), ids=NO_ANSWERS)
 def test_what_is_no_answer_is_told(job: dict[str, Any], body: str, words: str) -> None:
     timeout = 0.5 if "hangs" in words or "within" in words else 20.0
-    told = ask_loader.ask({**job, "program": program(body), "timeout": timeout})
+    told = ask_engine.ask({**job, "program": program(body), "timeout": timeout})
     assert told["unsupported"]
     assert words in told["error"]
 
@@ -180,7 +180,7 @@ PYTHONS = {
 
 @pytest.mark.parametrize(("python", "words"), PYTHONS.values(), ids=PYTHONS)
 def test_an_interpreter_that_is_none_is_told(job: dict[str, Any], python: str, words: str) -> None:
-    told = ask_loader.ask({**job, "python": python})
+    told = ask_engine.ask({**job, "python": python})
     assert told["unsupported"]
     assert words in told["error"]
 
@@ -189,14 +189,14 @@ def test_an_interpreter_in_the_users_home(job: dict[str, Any], tmp_path: Path, m
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (tmp_path / "python").chmod(0o755)
-    assert ask_loader.ask({**job, "python": "~/python"})["placed"]
+    assert ask_engine.ask({**job, "python": "~/python"})["placed"]
 
 
 def test_what_hangs_is_ended_with_its_children(job: dict[str, Any], tmp_path: Path) -> None:
     child = tmp_path / "child"
     start = f"open({str(child)!r}, 'w').write(str(subprocess.Popen(['sleep', '60']).pid))"
     body = f"import subprocess\n{start}\ntime.sleep(60)"
-    ask_loader.ask({**job, "program": program(body), "timeout": 2.0})
+    ask_engine.ask({**job, "program": program(body), "timeout": 2.0})
     pid = int(child.read_text())
     deadline = time.monotonic() + 5
     while Path(f"/proc/{pid}").exists() and "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text():
@@ -205,6 +205,6 @@ def test_what_hangs_is_ended_with_its_children(job: dict[str, Any], tmp_path: Pa
 
 
 def test_it_runs_as_a_program_of_its_own(job: dict[str, Any]) -> None:
-    argv = [sys.executable, "-I", "-c", host.source("ask_loader")]
+    argv = [sys.executable, "-I", "-c", host.source("ask_engine")]
     done = subprocess.run(argv, input=json.dumps(job).encode(), capture_output=True, check=True)
     assert json.loads(done.stdout)["placed"] == [["a", "b", None, ""]]
