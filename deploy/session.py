@@ -26,6 +26,7 @@ from deploy.runner import Course, Failure, run
 from deploy.state import Machine
 
 END = None
+HEARD = 0.2  # seconds until a Ctrl-C is heard at the latest
 
 
 @dataclass
@@ -132,12 +133,18 @@ class Session:
             signal.signal(number, signal.default_int_handler)
         while True:
             try:
-                event = self._events.get()
+                event = self._next()
                 if event is END:
                     return failures
                 readers.on(event)
             except KeyboardInterrupt:
                 self._interrupt(courses)
+
+    def _next(self) -> Event | None:
+        """The next event; looked for again and again, as in `joined`."""
+        while True:
+            with suppress(queue.Empty):
+                return self._events.get(timeout=HEARD)
 
     def _interrupt(self, courses: list[Course]) -> None:
         """The first Ctrl-C stops at the next safe place; the second one leaves at once."""
@@ -232,11 +239,17 @@ def on_all(hosts: list[Host], act: Callable[[Host], None]) -> dict[str, DeployEr
     threads = [threading.Thread(target=attempt, args=(host,), name=f"host {host.name}", daemon=True) for host in hosts]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(threads)
     if crashed:
         raise crashed[0]
     return {host.name: failed[host.name] for host in hosts if host.name in failed}
+
+
+def joined(threads: Iterable[threading.Thread]) -> None:
+    """Wait for threads. In slices: a signal that comes just before a wait is heard when that wait ends."""
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(HEARD)
 
 
 def together(failed: Mapping[str, DeployError]) -> DeployError:

@@ -156,6 +156,8 @@ class Reader:
 
 def _all(readers: list[Reader]) -> dict[str, DeployError]:
     """Read side by side; the errors of those that failed."""
+    from deploy.session import joined
+
     failed: dict[str, DeployError] = {}
 
     def attempt(reader: Reader) -> None:
@@ -167,8 +169,7 @@ def _all(readers: list[Reader]) -> dict[str, DeployError]:
     threads = [threading.Thread(target=attempt, args=(reader,), daemon=True) for reader in readers]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(threads)
     return failed
 
 
