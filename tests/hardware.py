@@ -47,26 +47,22 @@ def matrix(link: str = "SYS", count: int = 8, **other: str) -> topology.Topology
 
 def interface(name: str, *addresses: str, **told: Any) -> dict[str, Any]:
     """One as the host's program tells it: an Ethernet card that is up."""
-    usual = {"type": "1", "flags": "0x1003", "state": "up", "speed": "25000", "mtu": "1500", "devtype": None}
-    more = {"device": True, "driver": "mlx5_core", "master": None, "bridge": False, "bonding": False, "rdma": []}
-    return {**usual, **more, "tun": False, "name": name, "addresses": list(addresses), **told}
+    usual = {"type": 1, "flags": 0x11043, "state": "up", "kind": "", "speed": "25000", "mtu": 1500, "master": None}
+    return {**usual, "driver": "mlx5_core", "rdma": [], "name": name, "addresses": addresses, **told}
 
 
-LO = interface("lo", "127.0.0.1/8", "::1/128", type="772", flags="0x9", state="unknown", device=False, speed=None)
+LO = interface("lo", "127.0.0.1/8", "::1/128", type=772, flags=0x10049, state="unknown", speed=None)
 ETH = interface("eth0", "192.0.2.1/24", "fe80::1/64", speed="10000")
 FAST = interface("ens1f0", "198.51.100.1/24", speed="100000")
-DOWN = interface("eth1", state="down", speed=None)
-DOCKER = interface("docker0", "172.17.0.1/16", bridge=True, device=False, driver=None, speed=None)
-BRIDGE = interface("br-0123456789ab", "172.18.0.1/16", bridge=True, device=False, driver=None, speed=None)
+DOWN = interface("eth1", "203.0.113.1/24", flags=0x1003, state="down", speed=None)
+DOCKER = interface("docker0", "172.17.0.1/16", kind="bridge", driver=None, speed=None)
+BRIDGE = interface("br-0123456789ab", "172.18.0.1/16", kind="bridge", driver=None, speed=None)
 
 
 def wired(*interfaces: dict[str, Any], own: tuple[str, ...] | None = ("192.0.2.1",)) -> network.Network:
-    told = {
-        "interfaces": list(interfaces),
-        "addresses": {one["name"]: one["addresses"] for one in interfaces},
-        "defaults": ["eth0"],
-        "error": "",
-    }
+    links = [{**told, "index": index} for index, told in enumerate(interfaces, 1)]
+    addresses = [(told["index"], address) for told in links for address in told["addresses"]]
+    told = {"interfaces": links, "addresses": addresses, "defaults": ["eth0"], "error": ""}
     return replace(network.parse(told), own=own)
 
 
@@ -91,8 +87,8 @@ def card(name: str, layer: str = "InfiniBand", state: str = "4: ACTIVE", **told:
     return {"name": name, **usual, **told}
 
 
-def rdma_of(*devices: dict[str, Any]) -> rdma.Rdma:
-    return rdma.parse({"devices": list(devices), "peermem": True, "error": ""})
+def rdma_of(*devices: dict[str, Any], **told: Any) -> rdma.Rdma:
+    return rdma.parse({"devices": list(devices), "peermem": True, "open": False, "error": "", **told})
 
 
 def between(kind: str | None = None, acs: int | str | None = 0, **told: Any) -> iommu.Iommu:
@@ -115,7 +111,7 @@ def case(node: Node | None, remote: Any = None, **told: Any) -> Case:
         iommu.FACT.name: between(),
         network.FACT.name: wired(LO, ETH),
         rdma.FACT.name: rdma_of(),
-        nccl_conf.FACT.name: nccl_conf.NcclConf({}, ()),
+        nccl_conf.FACT.name: nccl_conf.NcclConf({}),
     }
     host = node.host if node else Host.model_validate({"name": "gpu1"})
     return Case(host, facts.known(**{**usual, **told}), node, remote)

@@ -74,7 +74,7 @@ ONLY = {
 
 PURE = ["engines", "plan", "profile", "words", "acceptance", "findings"]
 PURE += ["flags.__init__", "flags.reading", "flags.judging"]
-PURE += [f"config.{name}" for name in ("consistency", "gates", "nccl", "scalars", "schema", "validation")]
+PURE += [f"config.{name}" for name in ("consistency", "gates", "nccl", "nccl_words", "scalars", "schema", "validation")]
 DOERS = {
     "asyncio", "glob", "http", "importlib", "io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile",
     "threading", "time", "urllib",

@@ -28,7 +28,7 @@ def matching(said: str, names: Iterable[str]) -> list[str]:
     exact, out = "=" in said[:2], said.startswith("^")
     words = [word.partition(":")[0] for word in SUPPOSED.sub("", said).split(",") if word.partition(":")[0]]
     if not words:
-        return list(names)
+        return [] if out else list(names)
     return [
         name for name in names if any(name == word if exact else name.startswith(word) for word in words) is not out
     ]
@@ -145,6 +145,10 @@ def rdma(ranks: Ranks) -> Iterator[Finding]:
         yield found("WARN", what, _devices(ready), f"leave {key(why)} out")
     elif ready and not off:
         yield from _cards(ranks, asked)
+        if not ranks.rdma.direct:
+            what = "RDMA cards cannot reach GPU memory: all goes through the host's memory"
+            evidence = "neither nvidia_peermem is loaded nor the driver's open kernel module, which has DMA-BUF"
+            yield found("WARN", what, evidence, "modprobe nvidia-peermem, as root, and at each boot")
     elif not off and (net == "ib" or asked or ranks.number("IB_GID_INDEX") is not None):
         what = "InfiniBand is asked for, and no RDMA device can be used"
         evidence = _devices(devices) or "/sys/class/infiniband is empty"
@@ -182,9 +186,7 @@ def _gids(devices: Iterable[Device], index: int) -> Iterator[Finding]:
             what = f"NCCL_IB_GID_INDEX={index} of {device.name} port {port.number} {wrong}"
             here = f" (here {fit})" if fit else ""
             remedy = f"leave nccl.IB_GID_INDEX out: from 2.21 on NCCL finds one that fits each card{here}"
-            yield found(
-                "WARN" if gid and gid.type == ROUTED else "FAIL", what, "\n".join(map(_told, port.gids)), remedy
-            )
+            yield found("WARN" if gid else "FAIL", what, "\n".join(map(_told, port.gids)), remedy)
 
 
 def _wrong(gid: Gid | None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from deploy.checks._nccl import Ranks, found, key
 from deploy.facts.iommu import PASSES, Iommu
 from deploy.facts.topology import PCIE
-from deploy.findings import Finding
+from deploy.findings import Finding, Verdict
 
 # How far P2P may reach, by NCCL_P2P_LEVEL; the old numbers do not know NVL.
 LEVELS = {"LOC": 0, "NVL": 1, "PIX": 2, "PXB": 3, "PHB": 4, "SYS": 5}
@@ -28,7 +28,9 @@ NVLINK_FLAGS: Mapping[str, str] = {
 }
 PCIE_IPC = "SGLANG_ENABLE_PCIE_IPC_ALLREDUCE"
 NO_CUSTOM = "disable-custom-all-reduce"
-OFF = "switch it off: ACS and IOMMU (VT-d, AMD-Vi) in the BIOS, or iommu=pt on the kernel's command line"
+NO_IOMMU = "iommu=pt on the kernel's command line, or IOMMU (VT-d, AMD-Vi) off in the BIOS"
+NO_ACS = "ACS off in the BIOS, or by `setpci -s BRIDGE ECAP_ACS+0x6.w=0` as root after each boot"
+SHOWN = 6  # pairs of GPUs by name
 
 
 def topology(ranks: Ranks) -> Iterator[Finding]:
@@ -95,12 +97,14 @@ def _over_pcie(ranks: Ranks, apart: list[tuple[int, int, str]]) -> Iterator[Find
         return
     evidence = "\n".join([f"P2P is used by {user}" for user in users] + [_pairs(reached or apart)])
     between, unseen = _between(ranks.iommu), _unseen(ranks.iommu)
+    avoid = _avoid(ranks, bool(reached))
     if between:
         what = "the GPUs talk over PCIe, where something lies between: NCCL may hang, or crawl"
-        yield found("WARN", what, "\n".join([evidence, *between]), f"{_avoid(ranks, bool(reached))}; or {OFF}")
+        yield found("WARN", what, "\n".join([evidence, *between]), f"{avoid}; or {_away(ranks.iommu)}")
     elif unseen:
         what = "the GPUs talk over PCIe, and whether an IOMMU or ACS lies between cannot be seen"
-        yield found("UNKNOWN", what, "\n".join([evidence, *unseen]), f"if it hangs: {_avoid(ranks, bool(reached))}")
+        verdict: Verdict = "UNKNOWN" if ranks.iommu.gpus is None else "WARN"
+        yield found(verdict, what, "\n".join([evidence, *unseen]), f"if NCCL hangs: {avoid}")
 
 
 def _between(seen: Iommu) -> list[str]:
@@ -108,7 +112,15 @@ def _between(seen: Iommu) -> list[str]:
     on = ", ".join(seen.units or ())
     said = f" (kernel: {' '.join(seen.said)})" if seen.said else ""
     translating = [f"the IOMMU ({on}) translates what GPUs write: {', '.join(kinds)}{said}"] if kinds else []
-    return translating + [f"ACS of bridge {bridge}: {bits}" for bridge, bits in sorted(seen.redirecting.items())]
+    alike: dict[str, list[str]] = {}
+    for bridge, bits in sorted(seen.redirecting.items()):
+        alike.setdefault(bits, []).append(bridge)
+    return translating + [f"ACS of {', '.join(bridges)}: {bits}" for bits, bridges in alike.items()]
+
+
+def _away(seen: Iommu) -> str:
+    """How that which lies between is taken away."""
+    return ", and ".join([NO_IOMMU] * bool(seen.translating) + [NO_ACS] * bool(seen.redirecting))
 
 
 def _unseen(seen: Iommu) -> list[str]:
@@ -171,8 +183,8 @@ def _why(ranks: Ranks) -> str:
 
 
 def _pairs(apart: list[tuple[int, int, str]]) -> str:
-    kinds = sorted({link for *_, link in apart}, key=lambda link: DISTANCES.get(link, 0))
-    return "\n".join(
-        f"{link} ({PCIE.get(link, 'unknown')}): GPUs {', '.join(f'{a}-{b}' for a, b, one in apart if one == link)}"
-        for link in kinds
-    )
+    by_link: dict[str, list[str]] = {}
+    for a, b, link in sorted(apart, key=lambda pair: DISTANCES.get(pair[2], 0)):
+        by_link.setdefault(link, []).append(f"{a}-{b}")
+    told = {link: ", ".join(pairs[:SHOWN]) + ", ..." * (len(pairs) > SHOWN) for link, pairs in by_link.items()}
+    return "\n".join(f"{link} ({PCIE.get(link, 'unknown')}): GPUs {pairs}" for link, pairs in told.items())

@@ -12,7 +12,7 @@ from deploy.checks._nccl_network import interfaces, rdma
 from deploy.checks._nccl_topology import topology
 from deploy.config import nccl_words
 from deploy.config.nccl_words import PREFIX
-from deploy.findings import Finding, Verdict
+from deploy.findings import Finding
 
 RULES = (interfaces, rdma, topology)
 # What may differ from host to host: names of the host's own, and what is written there.
@@ -37,13 +37,10 @@ def _own(judged: Ranks) -> dict[str, str]:
 
 
 def _variables(judged: Ranks) -> Iterator[Finding]:
-    for path in judged.conf.unreadable:
-        yield found("UNKNOWN", f"{path} sets variables of NCCL, and may not be read")
     for name, value in sorted(judged.env.items()):
         wrong = nccl_words.judge(name, value)
         if wrong:
-            verdict: Verdict = "FAIL" if wrong.certain else "WARN" if wrong.known else "UNKNOWN"
-            yield found(verdict, wrong.what, judged.whence(name), wrong.remedy)
+            yield found("FAIL" if wrong.certain else "WARN", wrong.what, judged.whence(name), wrong.remedy)
 
 
 def across(cases: Sequence[Case]) -> Iterator[tuple[str, Finding]]:
@@ -59,7 +56,7 @@ def across(cases: Sequence[Case]) -> Iterator[tuple[str, Finding]]:
 
 def _differing(several: Sequence[tuple[str, Ranks]]) -> Iterable[tuple[str, Finding]]:
     names = sorted({name for _, judged in several for name in _own(judged)})
-    for name in (name for name in names if not name.removeprefix(PREFIX).startswith(tuple(OWN))):
+    for name in (name for name in names if not name.removeprefix(PREFIX).startswith(OWN)):
         values = {host: judged.env.get(name, "") for host, judged in several}
         (usual, count), *others = Counter(values.values()).most_common()
         for host in (host for host, value in values.items() if others and value != usual):

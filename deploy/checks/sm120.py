@@ -3,8 +3,8 @@
 They are Blackwell by name, and lack what most kernels for Blackwell are made of (tcgen05 and tensor memory of SM100).
 SGLang takes several backends all the same, and falls over at the first request, or where it captures graphs.
 
-From the sources of SGLang 0.5.8, 0.5.12.post1, 0.5.18 and 0.5.23, FlashInfer 0.7.2 and vLLM 0.33.0. A range of versions
-ends at the first one in which the kernel was seen, so that a version between two that were read is not cleared.
+From the sources of SGLang (READ), FlashInfer 0.7.2 and vLLM 0.33.0. A range of versions ends at the first one in which
+the kernel was seen; for a version between that one and the one before it, what would be a FAIL is only a WARN.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
 
 from deploy import visible
 from deploy.checks import Case
@@ -21,6 +22,7 @@ from deploy.facts import gpus, interpreter
 from deploy.findings import Finding, Verdict
 
 MAJOR = "12."
+READ = tuple(map(Version, ("0.5.8", "0.5.12.post1", "0.5.18", "0.5.23")))
 # What a backend does, and the flags that say it, the first that is said.
 ROLES: Mapping[str, tuple[str, ...]] = {
     "prefill": ("prefill-attention-backend", "attention-backend"),
@@ -52,12 +54,13 @@ class Rule:
 SGLANG = (
     Rule(ATTENTION, ("fa3",), "", "FAIL", "FlashAttention 3 asserts SM80 to SM90", MLA_OR_MHA),
     Rule(ATTENTION, ("fa4",), "<0.5.18", "FAIL", "FlashAttention 4 has SM120 kernels from 0.5.18 on", MLA_OR_MHA),
-    # FlashInfer's ragged prefill is trtllm-gen, which is there for SM100 and SM103: sglang#24633, #17880
+    # FlashInfer's ragged prefill is trtllm-gen's, which is there for SM100 and SM103: sglang#24633, #17880
     Rule(
-        ("prefill", "decode"), ("trtllm_mla",), "", "FAIL",
-        "SGLang takes it on all Blackwell, and FlashInfer has its kernels for SM100 only: Unsupported architecture",
+        ("prefill",), ("trtllm_mla",), "", "FAIL",
+        "SGLang takes it on all Blackwell, FlashInfer has its prefill for SM100 only: Unsupported architecture",
         "triton",
     ),
+    Rule(("decode",), ("trtllm_mla",), "", "WARN", "here it goes by XQA, which wants an FP8 cache", "triton"),
     Rule(("prefill",), ("trtllm_mha",), "<0.5.23", "FAIL", "SGLang refuses it here before 0.5.23", "flashinfer"),
     Rule(
         ("prefill",), ("trtllm_mha",), ">=0.5.23", "FAIL", "SGLang refuses it here with an FP8 cache", "flashinfer",
@@ -68,7 +71,7 @@ SGLANG = (
     Rule(ATTENTION, ("cutlass_mla", "cutedsl_mla", "tokenspeed_mla"), "", "FAIL", "it is made for SM100", "triton"),
     Rule(ATTENTION, ("flashmla",), "", "FAIL", "FlashMLA's dense kernels are made for SM90", "triton"),
     Rule((*ATTENTION, *EXPERTS), ("hpc_ops",), "", "FAIL", "it is made for SM90", ""),
-    # sglang.md 3.6 and #24633: the one range in which the default for MLA was wrong here
+    # sglang#24633: the one range in which the default for MLA was wrong here
     Rule(
         ("prefill",), ("",), ">=0.5.9,<0.5.12", "WARN",
         "for MLA models (DeepSeek, Kimi) this version chooses trtllm_mla, which has no kernels here", "triton",
@@ -122,15 +125,15 @@ def check(case: Case) -> Iterator[Finding]:
 
 
 def judge(rules: tuple[Rule, ...], said: Said, version: str | None) -> Iterator[Finding]:
-    """What of a command line does not work; each flag once for the same reason, whatever it is said for."""
-    told: set[tuple[str, str]] = set()
+    """What of a command line does not work; each flag once, by the first rule that it breaks."""
+    told: set[str] = set()
     for rule in rules:
         verdict = _verdict(rule, version)
         if verdict is None or (rule.beside and _said(said, rule.beside[0])[1] != rule.beside[1]):
             continue
         for flag, value in (_said(said, role) for role in rule.roles):
-            if value.lower().replace("-", "_") in rule.values and (flag, rule.why) not in told:
-                told.add((flag, rule.why))
+            if value.lower().replace("-", "_") in rule.values and flag not in told:
+                told.add(flag)
                 what = f"--{flag} {value}" if value else f"--{flag} is not said"
                 remedy = f"set args.{flag}={rule.instead}" if rule.instead else f"leave args.{flag} out"
                 versions = f"in versions {rule.versions}" if rule.versions else ""
@@ -141,9 +144,15 @@ def _verdict(rule: Rule, version: str | None) -> Verdict | None:
     """Where the version is not known, what holds for a range of them is only possible."""
     if not rule.versions:
         return rule.verdict
-    if version is None:
+    try:
+        found = Version(version or "")
+    except InvalidVersion:
         return "UNKNOWN"
-    return rule.verdict if SpecifierSet(rule.versions).contains(version, prereleases=True) else None
+    span = SpecifierSet(rule.versions, prereleases=True)
+    if found not in span:
+        return None
+    above = next((read for read in READ if read >= found), READ[-1])
+    return rule.verdict if above in span or rule.verdict != "FAIL" else "WARN"
 
 
 def _said(said: Said, role: str) -> tuple[str, str]:

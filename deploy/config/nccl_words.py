@@ -96,7 +96,6 @@ class Wrong:
     what: str
     remedy: str = ""
     certain: bool = False
-    known: bool = True
 
 
 def judge(variable: str, value: str) -> Wrong | None:
@@ -113,7 +112,7 @@ def judge(variable: str, value: str) -> Wrong | None:
     if name not in NAMES:
         near = _nearest(variable, NEAR)
         remedy = f"did you mean {near}?" if near else "a plug-in may read it; if none does, leave it out"
-        return Wrong(f"NCCL has no variable {variable}, and ignores it", remedy, known=bool(near))
+        return Wrong(f"NCCL has no variable {variable}, and ignores it", remedy)
     return _value(name, value)
 
 
@@ -137,9 +136,8 @@ def _value(name: str, value: str) -> Wrong | None:
 def _number(name: str, value: str, words: list[str]) -> Wrong | None:
     variable, taken = f"{PREFIX}{name}", reads(value)
     if not re.fullmatch(NUMBER.pattern + r"\s*", value):
-        return Wrong(
-            f"{variable}={value} is read as {taken}: NCCL takes a number here", _as_number(value), certain=True
-        )
+        what = f"{variable}={value} is read as {taken}: NCCL takes a number here"
+        return Wrong(what, _as_number(variable, value), certain=True)
     low, high = RANGES.get(name, (taken, taken))
     if not low <= taken <= high:
         return Wrong(f"{variable}={value} is out of its range", f"{low} to {high}")
@@ -148,14 +146,14 @@ def _number(name: str, value: str, words: list[str]) -> Wrong | None:
     return None
 
 
-def _as_number(value: str) -> str:
+def _as_number(variable: str, value: str) -> str:
     """What a word was probably meant to be."""
     switch = {"1": ("true", "yes", "on", "enable", "enabled"), "0": ("false", "no", "off", "disable", "disabled")}
     meant = next((number for number, words in switch.items() if value.strip().lower() in words), "")
     size = re.fullmatch(r"\s*(\d+)\s*([KMG])i?B?\s*", value, re.IGNORECASE)
     if size:
         meant = str(int(size[1]) << {"K": 10, "M": 20, "G": 30}[size[2].upper()])
-    return f"set {meant}" if meant else "set a number"
+    return f"set {variable}={meant}" if meant else "set a number"
 
 
 def _list(name: str, value: str) -> Wrong | None:

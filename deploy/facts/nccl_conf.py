@@ -13,10 +13,9 @@ NAMED = "NCCL_CONF_FILE"
 
 @dataclass(frozen=True)
 class NcclConf:
-    """What they say."""
+    """What they say; a file that this user may not read is none for this user's server either."""
 
     variables: Mapping[str, tuple[str, str]]  # {variable: (value, the file that says it)}; the first file counts
-    unreadable: tuple[str, ...]  # files that are there, and that this user may not read
 
 
 def parse(answer: Mapping[str, Any]) -> NcclConf:
@@ -25,7 +24,7 @@ def parse(answer: Mapping[str, Any]) -> NcclConf:
     for path, said in answer["files"].items():
         for name, value in reversed(said or ()):  # of a variable that stands twice in a file, the first line counts
             found[name] = found[name] if name in found and found[name][1] != path else (value, path)
-    return NcclConf(found, tuple(path for path, said in answer["files"].items() if said is None))
+    return NcclConf(found)
 
 
 def _questions(about: About) -> dict[str, Question]:

@@ -11,12 +11,10 @@ from deploy.facts import About, Answer, Fact, Program, Question
 
 Kind = Literal["ethernet", "infiniband", "bond", "vlan", "bridge", "docker", "virtual", "loopback"]
 
-# ARPHRD_* of include/uapi/linux/if_arp.h
-LOOPBACK, INFINIBAND = "772", "32"
-IFF_UP = 0x1
+LOOPBACK, INFINIBAND = 772, 32  # ARPHRD_* of include/uapi/linux/if_arp.h
+IFF_UP, IFF_RUNNING = 0x1, 0x40
 # What container engines and their networks call their bridges and their ends of a link to a container.
 CONTAINERS = re.compile(r"docker|br-[0-9a-f]{12}$|podman|cni|virbr|lxcbr|lxdbr|veth|cali|flannel|cilium|kube-")
-RUNNING = {"up", "unknown"}  # operstate; drivers without link detection say unknown
 
 
 @dataclass(frozen=True)
@@ -25,14 +23,14 @@ class Interface:
 
     name: str
     kind: Kind
-    state: str  # operstate: up, down, lowerlayerdown, dormant, unknown; "" is not told
+    state: str  # operstate: up, down, lowerlayerdown, dormant; unknown where the driver does not detect a link
     running: bool  # set up and with a link: what NCCL takes at all
     speed: int | None  # Mbit/s; None: the driver does not say, as virtual ones do not
     mtu: int | None  # bytes
     addresses: tuple[str, ...] | None  # as 10.0.0.1/24; None: not known
     default: bool  # a default route leads through it
     driver: str | None = None
-    master: str | None = None  # the bridge or bond that it is part of
+    master: str | None = None  # the bridge or bond of which it is a part
     rdma: tuple[str, ...] = ()  # the RDMA devices of the same card
 
     @property
@@ -43,8 +41,10 @@ class Interface:
 
     @property
     def outward(self) -> bool:
-        """Whether it can lead to another host; in a container a virtual one with the default route does."""
-        return self.default or self.kind in {"ethernet", "infiniband", "bond", "vlan"}
+        """Whether it can lead to another host: in a container or a tunnel a virtual one does, on a host of virtual
+        machines the bridge with the default route.
+        """
+        return self.default or self.kind not in {"loopback", "docker", "bridge"}
 
 
 @dataclass(frozen=True)
@@ -64,27 +64,26 @@ def parse(answer: Mapping[str, Any]) -> Network:
     """From what `deploy.host.network` tells."""
     if answer["interfaces"] is None:
         return Network(None, answer["error"])
-    addresses, defaults = answer["addresses"], frozenset(answer["defaults"])
+    names = {told["index"]: told["name"] for told in answer["interfaces"]}
     return Network(
-        tuple(_interface(told, addresses, told["name"] in defaults) for told in answer["interfaces"]),
-        "" if addresses is not None else "the kernel did not tell the addresses",
+        tuple(_interface(told, answer, names) for told in answer["interfaces"]),
+        "" if answer["addresses"] is not None else "the kernel did not tell the addresses",
     )
 
 
-def _interface(told: Mapping[str, Any], addresses: Mapping[str, Any] | None, default: bool) -> Interface:
-    state = told["state"] or ""
-    speed = told["speed"] or ""
+def _interface(told: Mapping[str, Any], answer: Mapping[str, Any], names: Mapping[int, str]) -> Interface:
+    speed, own = told["speed"] or "", answer["addresses"]
     return Interface(
         name=told["name"],
         kind=_kind(told),
-        state=state,
-        running=bool(int(told["flags"] or "0", 16) & IFF_UP) and state in RUNNING,
-        speed=int(speed) if speed.isdigit() and int(speed) else None,
-        mtu=int(told["mtu"]) if (told["mtu"] or "").isdigit() else None,
-        addresses=None if addresses is None else tuple(addresses.get(told["name"], ())),
-        default=default,
+        state=told["state"],
+        running=told["flags"] & (IFF_UP | IFF_RUNNING) == IFF_UP | IFF_RUNNING,
+        speed=int(speed) if speed.isdecimal() and int(speed) else None,
+        mtu=told["mtu"],
+        addresses=None if own is None else tuple(text for index, text in own if index == told["index"]),
+        default=told["name"] in answer["defaults"],
         driver=told["driver"],
-        master=told["master"],
+        master=names.get(told["master"] or 0),
         rdma=tuple(told["rdma"]),
     )
 
@@ -94,11 +93,11 @@ def _kind(told: Mapping[str, Any]) -> Kind:
     tests: tuple[tuple[Kind, bool], ...] = (
         ("loopback", told["type"] == LOOPBACK),
         ("docker", bool(CONTAINERS.match(told["name"]))),
-        ("bridge", told["bridge"]),
-        ("bond", told["bonding"]),
-        ("vlan", told["devtype"] == "vlan"),
         ("infiniband", told["type"] == INFINIBAND),
-        ("ethernet", told["device"]),
+        ("bridge", told["kind"] in ("bridge", "openvswitch")),
+        ("bond", told["kind"] in ("bond", "team")),
+        ("vlan", told["kind"] == "vlan"),
+        ("ethernet", not told["kind"]),
     )
     return next((kind for kind, holds in tests if holds), "virtual")
 
@@ -109,9 +108,8 @@ def _questions(_: About) -> dict[str, Question]:
 
 
 def _parse(answers: Mapping[str, Answer]) -> Network:
-    own = answers["own"]
-    named = tuple(own.document["addresses"]) if own.status == 0 else None
-    return replace(parse(answers["network"].read()), own=named)
+    own = answers["own"].document["addresses"] if answers["own"].status == 0 else None
+    return replace(parse(answers["network"].read()), own=None if own is None else tuple(own))
 
 
 FACT: Fact[Network] = Fact("network", _questions, _parse)

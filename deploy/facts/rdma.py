@@ -75,8 +75,14 @@ class Rdma:
     """All devices; () there are none, None is unknown, and `error` says why."""
 
     devices: tuple[Device, ...] | None
-    peermem: bool = False  # the module by which cards reach GPU memory; newer drivers need none (DMA-BUF)
+    peermem: bool = False  # NVIDIA's module by which cards reach GPU memory
+    open: bool | None = None  # the driver is the open module, which needs no other (DMA-BUF); None: no driver
     error: str = ""
+
+    @property
+    def direct(self) -> bool:
+        """Whether cards may reach GPU memory; where there is no driver to be seen, nothing speaks against it."""
+        return self.peermem or self.open is not False
 
     @property
     def ready(self) -> tuple[Device, ...]:
@@ -88,7 +94,7 @@ def parse(answer: Mapping[str, Any]) -> Rdma:
     """From what `deploy.host.rdma` tells."""
     if answer["devices"] is None:
         return Rdma(None, error=answer["error"])
-    return Rdma(tuple(map(_device, answer["devices"])), answer["peermem"])
+    return Rdma(tuple(map(_device, answer["devices"])), answer["peermem"], answer["open"])
 
 
 def _device(told: Mapping[str, Any]) -> Device:

@@ -24,16 +24,16 @@ BASE, SPACE, ACS = 256, 4096, 0x000D  # of the configuration space; the capabili
 WORDS = re.compile(r"iommu|acs|vfio", re.IGNORECASE)
 
 
-def acs(config: bytes) -> int | str | None:
-    """The control register of ACS in a configuration space."""
-    if len(config) <= BASE:
+def acs(config: bytes, size: int) -> int | str | None:
+    """The control register of ACS in a configuration space of that size, of which so much could be read."""
+    if len(config) < size:  # others than root are given 64 bytes
         return "unreadable"
     at, seen = BASE, set()
-    while BASE <= at <= len(config) - 8 and at not in seen:
+    while BASE <= at <= size - 8 and at not in seen:
         seen.add(at)
         (header,) = struct.unpack_from("<I", config, at)
-        if header in (0, 0xFFFFFFFF):  # none, or a device that does not answer
-            return None if header == 0 else "unreadable"
+        if header == 0xFFFFFFFF:  # the device does not answer
+            return "unreadable"
         if header & 0xFFFF == ACS:
             (control,) = struct.unpack_from("<H", config, at + 6)
             return int(control)
@@ -41,12 +41,14 @@ def acs(config: bytes) -> int | str | None:
     return None
 
 
-def config(path: str) -> bytes:
+def bridge(name: str) -> int | str | None:
+    """What ACS does at a bridge; a conventional one has 256 bytes of configuration, and none."""
+    path = f"{SYS}/{DEVICES}/{name}/config"
     try:
         with open(path, "rb", buffering=0) as file:
-            return file.read(SPACE)
+            return acs(file.read(SPACE), min(SPACE, os.fstat(file.fileno()).st_size))
     except OSError:
-        return b""
+        return "unreadable"
 
 
 def is_gpu(folder: str) -> bool:
@@ -90,7 +92,7 @@ def answer() -> dict[str, Any]:
         **told,
         "iommus": listed(f"{SYS}/class/iommu"),
         "gpus": found,
-        "bridges": {name: acs(config(f"{SYS}/{DEVICES}/{name}/config")) for name in bridges},
+        "bridges": {name: bridge(name) for name in bridges},
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from deploy.host.sysfs import listed, word
 
-SYS, DEV = "/sys", "/dev/infiniband"
+SYS, PROC, DEV = "/sys", "/proc", "/dev/infiniband"
 IB = "class/infiniband"  # below SYS
 EMPTY = "0000:0000:0000:0000:0000:0000:0000:0000"
 MOST_GIDS = 256  # a port's table has at most that many
@@ -57,13 +57,19 @@ def device(name: str) -> dict[str, Any]:
 
 
 def answer() -> dict[str, Any]:
+    driver = word(f"{PROC}/driver/nvidia/version")
+    told: dict[str, Any] = {
+        "devices": None,
+        "peermem": any(os.path.isdir(f"{SYS}/module/{name}") for name in ("nvidia_peermem", "nv_peer_mem")),
+        "open": None if driver is None else "Open Kernel Module" in driver,
+        "error": "",
+    }
     if not os.path.isdir(f"{SYS}/class"):
-        return {"devices": None, "peermem": False, "error": f"{SYS} is not mounted"}
+        return {**told, "error": f"{SYS} is not mounted"}
     names = listed(f"{SYS}/{IB}")
     if names is None:
-        return {"devices": None, "peermem": False, "error": f"{SYS}/{IB} may not be listed"}
-    peermem = os.path.isdir(f"{SYS}/module/nvidia_peermem") or os.path.isdir(f"{SYS}/module/nv_peer_mem")
-    return {"devices": [device(name) for name in names], "peermem": peermem, "error": ""}
+        return {**told, "error": f"{SYS}/{IB} may not be listed"}
+    return {**told, "devices": [device(name) for name in names]}
 
 
 if __name__ == "__main__":

@@ -29,14 +29,25 @@ CASES: dict[str, tuple[tuple[str, ...], str | None, list[str], str, str]] = {
     "FlashAttention 3": (("args.attention-backend=fa3",), NEW, ["FAIL"], "fa3 on SM120", "=triton for MLA"),
     "FlashAttention 4": (("args.attention-backend=fa4",), MIDDLE, ["FAIL"], "from 0.5.18 on", "=triton"),
     "FlashAttention 4, newer": (("args.attention-backend=fa4",), NEWER, ["PASS"], "", ""),
+    "FlashAttention 4, between": (("args.attention-backend=fa4",), "0.5.14", ["WARN"], "from 0.5.18 on", "=triton"),
+    "a build of one's own": (("args.attention-backend=fa4",), "0.5.9.dev3+gabc", ["FAIL"], "from 0.5.18 on", ""),
     "TensorRT's MLA": (("args.attention-backend=trtllm_mla",), NEW, ["FAIL"], "Unsupported arch", "=triton"),
     "by its two flags": (
         ("args.prefill-attention-backend=trtllm_mla", "args.decode-attention-backend=trtllm_mla"),
         NEW,
-        ["FAIL", "FAIL"],
+        ["FAIL", "WARN"],
         "--prefill-attention-backend trtllm_mla",
-        "",
+        "args.prefill-attention-backend=triton",
     ),
+    "for decoding alone": (("args.decode-attention-backend=trtllm_mla",), NEW, ["WARN"], "goes by XQA", "=triton"),
+    "TensorRT's MHA for decoding, old": (
+        ("args.decode-attention-backend=trtllm_mha",),
+        OLD,
+        ["FAIL"],
+        "before 0.5.12",
+        "=flashinfer",
+    ),
+    "TensorRT's MHA for decoding": (("args.decode-attention-backend=trtllm_mha",), MIDDLE, ["PASS"], "", ""),
     "the flag that says more counts": (
         ("args.attention-backend=trtllm_mha", "args.prefill-attention-backend=triton"),
         MIDDLE,
@@ -44,7 +55,7 @@ CASES: dict[str, tuple[tuple[str, ...], str | None, list[str], str, str]] = {
         "",
         "",
     ),
-    "TensorRT's MHA, old": (("args.attention-backend=trtllm_mha",), OLD, ["FAIL", "FAIL"], "before 0.5.23", ""),
+    "TensorRT's MHA, old": (("args.attention-backend=trtllm_mha",), OLD, ["FAIL"], "before 0.5.23", ""),
     "TensorRT's MHA, newer": (("args.attention-backend=trtllm_mha",), NEWER, ["FAIL"], "before 0.5.23", "flashinfer"),
     "TensorRT's MHA, new": (("args.attention-backend=trtllm_mha",), NEW, ["PASS"], "", ""),
     "TensorRT's MHA, new, with an FP8 cache": (
@@ -82,6 +93,8 @@ CASES: dict[str, tuple[tuple[str, ...], str | None, list[str], str, str]] = {
     "FP8 by CUTLASS": (("args.fp8-gemm-backend=cutlass",), NEW, ["PASS"], "", ""),
     "FP8 for Hopper": (("args.fp8-gemm-backend=flashinfer_deepgemm",), NEW, ["FAIL"], "made for SM90", "=cutlass"),
     "a version that is not known": (("args.attention-backend=fa4",), None, ["UNKNOWN"], "from 0.5.18 on", ""),
+    "a version that is none": (("args.attention-backend=fa4",), "unknown", ["UNKNOWN"], "from 0.5.18 on", ""),
+    "a version that is newer": (("args.fp4-gemm-backend=flashinfer_cutedsl",), "0.6.0", ["PASS"], "", ""),
     "a rule for all versions": (("args.attention-backend=fa3",), None, ["FAIL"], "fa3", ""),
 }
 
