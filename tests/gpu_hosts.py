@@ -6,13 +6,16 @@ import contextlib
 import io
 import json
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from deploy.checks import Case
 from deploy.facts import About, Answer, Command, Fact, Facts, fabric, gpu_health, gpus, kernel, known, topology
 from deploy.facts.interpreter import Interpreter
 from deploy.facts.kernel import Kernel
+from deploy.findings import Finding
 from deploy.host.gpu_health import thinned
 from deploy.inventory import Host
 from deploy.plan import Node, make
@@ -22,6 +25,10 @@ from tests.fake_gpus.state import State
 from tests.fake_gpus.text import kernel_log
 
 FACTS: tuple[Fact[Any], ...] = (gpus.FACT, gpu_health.FACT, topology.FACT, fabric.FACT)
+MANAGER = {"version": "570.172.08", "state": "active"}
+B200 = {"preset": "b200 x8", "fabric_manager": MANAGER}
+RTX = {"preset": "rtx-pro-6000 x8"}
+H200 = {"preset": "h200 x1", "fabric_manager": MANAGER}
 QUIET = Kernel((), (), since=0.0, booted=0.0, now=1e6)
 
 
@@ -54,6 +61,18 @@ def node(taken: int, **fields: Any) -> Node:
     server = {"name": "x", "engine": {"name": "sglang"}, "model": {"path": "/m"}, "hosts": ["h1"]}
     sizes = {"gpus": taken, "parallel": {"tp": max(taken, 1)}}
     return make({host: Profile.model_validate({**server, **sizes, **fields})}, None, None).nodes[0]
+
+
+def case(folder: Path, told: dict[str, Any], taken: int | None = 8, log: Kernel | None = None, **fields: Any) -> Case:
+    """A server that takes so many of a host's GPUs; None: no profile is named."""
+    server = None if taken is None else node(taken, **fields)
+    host = Host.model_validate({"name": "h1", "gpus": 1 if "x1" in told["preset"] else 8})
+    return Case(host, seen(folder, log, **told), server, None)  # type: ignore[arg-type]
+
+
+def found(check: Callable[[Case], Iterable[Finding]], case: Case) -> list[tuple[str, str, str]]:
+    """(verdict, what, evidence and remedy) of all that is found."""
+    return [(one.verdict, one.what, f"{one.evidence}\n-> {one.remedy}") for one in check(case)]
 
 
 def _answer(question: Any, told: dict[str, Any]) -> Answer:
