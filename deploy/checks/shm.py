@@ -9,9 +9,7 @@ from deploy.checks._words import GIB, gib, ranks
 from deploy.facts import memory
 from deploy.findings import Finding, Verdict
 
-SEGMENT = (
-    9637888  # bytes: the smallest that NCCL makes for each rank (its error "shared memory segment ... size 9637888")
-)
+SEGMENT = 9637892  # bytes of one, each rank has at least one: "failed to extend /dev/shm/nccl-... to 9637892 bytes"
 ENOUGH = GIB  # what NVIDIA's NCCL guide and both engines ask for in a container; docker's own is 64 MiB
 REMEDY = "in a container: --shm-size=16g, or --ipc=host; else: mount -o remount,size=50% /dev/shm; and see `leftovers`"
 
