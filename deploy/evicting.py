@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import click
 
-from deploy import foreign, looking
+from deploy import foreign, looking, theirs
 from deploy.facts import About, processes
 from deploy.foreign import Holder
-from deploy.owned import owned
 from deploy.plan import Node, Replica
 from deploy.recipe import VERIFY
 from deploy.remote import Remote
@@ -50,8 +49,8 @@ def _found(courses: list[Course], session: Session) -> dict[str, list[Holder]]:
         seen = looking.look(remote, About(), foreign.WANTED)
         living = seen[processes.FACT]
         held = foreign.holders(node, foreign.ports(node, remote.place.engine), seen)
-        others = foreign.others(held, owned(remote.place.runs, living))
-        kept.extend(one for one in others if foreign.unendable(one.process, living))
+        others = theirs.among(held, living, remote)
+        kept.extend(one for one in others if foreign.unendable(one, living))
         if others:
             found[remote.host.name] = others
 

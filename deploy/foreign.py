@@ -10,6 +10,7 @@ from typing import Any, Literal
 from deploy import visible
 from deploy.engines._ports import Port
 from deploy.facts import Fact, Facts, devices, gpus, processes, sockets
+from deploy.facts.devices import Devices
 from deploy.facts.gpus import ComputeProcess, Gpu
 from deploy.facts.interpreter import Interpreter
 from deploy.facts.processes import Process, Processes
@@ -24,14 +25,15 @@ IDLE = ((re.compile("GeForce|RTX|Quadro|TITAN"), 1024), (re.compile(""), 512))
 SHARES = "nvidia-cuda-mps-server"[:15]  # it is on the GPU for others, and goes when they do
 
 How = Literal["process", "waits", "hidden", "nobody"]
+THEIRS = "somebody else's process holds what we need"
 TITLES: Mapping[How, str] = {
-    "process": "somebody else's process holds what we need",
+    "process": "a process that was to end holds what we need",
     "waits": "a process that the kernel does not let go holds what we need",
     "hidden": "a process that cannot be seen from here holds what we need",
     "nobody": "GPU memory that no process is named for does not come back",
 }
 REMEDIES: Mapping[How, str] = {
-    "process": "ask its owner, or take it with evict=yes",
+    "process": "it was told to end, and lives: run the command again, or look at it on the host",
     "waits": "a process that waits in the kernel takes no signal: look at dmesg for Xid lines and at the disks it may "
     "wait for; what stays needs a reset of the GPU, or a reboot, by whoever runs the host",
     "hidden": "look for its container on the host (docker ps, crictl ps, `nsenter -t PID -a`), and stop it there; or "
@@ -56,6 +58,7 @@ class Holder:
     pid: int | None = None  # as the driver tells a hidden one
     mib: int | None = None
     others: tuple[Process, ...] = ()  # who has the GPU's device file open, where nobody is told
+    unread: int = 0  # processes of other users, of whom that may not be seen
 
     def __str__(self) -> str:
         size = f", {self.mib} MiB" if self.mib else ""
@@ -64,6 +67,7 @@ class Holder:
             return f"{self.what} is held by {self.process}{_deployment(self.process)}{state}{size}"
         if self.how == "nobody":
             named = "".join(f"\n  has its device file open: {other}" for other in self.others)
+            named += f"\n  {self.unread} processes of other users may not be looked at" if self.unread else ""
             return f"{self.what} is held by no process that nvidia-smi names{size}{named}"
         if self.pid is not None:
             return f"{self.what} is held by pid {self.pid} of another pid namespace, as in a container{size}"
@@ -88,19 +92,22 @@ def others(held: Iterable[Holder], ours: Iterable[Process]) -> list[Holder]:
     return [one for one in held if one.process and (one.process.pid, one.process.start_ticks) not in known]
 
 
-def unendable(process: Process | None, living: Processes) -> str:
-    """Why it is not ours to end; "" where it is."""
-    us = _process(living, living.asked_by)
-    if process is None or us is None:
-        return "it cannot be seen"
-    if process.pid in living.ancestors(living.asked_by):
+def unendable(one: Holder, living: Processes) -> str:
+    """Why its process is not ours to end; "" where it is."""
+    process, us = one.process, _process(living, living.asked_by)
+    if process and process.pid in living.ancestors(living.asked_by):
         return "this command itself runs under it"
-    return "" if us.uid in (0, process.uid) else "it is another user's, whom only they or root can end"
+    uid = process.uid if process else one.uid
+    if uid is None or us is None:
+        return "it cannot be seen from here"
+    if us.uid not in (0, uid):
+        return "it is another user's, whom only they or root can end"
+    return "" if process else "it is in another pid namespace, as in a container"
 
 
 def whose(held: Sequence[Holder], living: Processes) -> str:
     """What can be done about processes of somebody else."""
-    reasons = dict.fromkeys(filter(None, (unendable(one.process, living) for one in held)))
+    reasons = dict.fromkeys(filter(None, (unendable(one, living) for one in held)))
     ways = "ask its owner, or choose another port or other GPUs (CUDA_VISIBLE_DEVICES)"
     return f"{'; '.join(reasons)}: {ways}" if reasons else f"{ways}, or take it with evict=yes"
 
@@ -143,9 +150,14 @@ def _memory(node: Node, seen: Facts, living: Processes) -> Iterator[Holder]:
         listed = [holder for holder in found.holders or () if holder.gpu_uuid == gpu.uuid]
         yield from (_listed(f"GPU {gpu.index}", holder, living) for holder in listed if not _shares(holder, living))
         if unnamed := _unnamed(gpu, listed):
-            others = [_process(living, pid) for pid in seen[devices.FACT].on(gpu.uuid)]
-            users = tuple(other for other in others if other and other.name not in devices.DAEMONS)
-            yield Holder(f"GPU {gpu.index}", "nobody", mib=unnamed, others=users)
+            yield _nobody(gpu, unnamed, seen[devices.FACT], living)
+
+
+def _nobody(gpu: Gpu, mib: int, opened: Devices, living: Processes) -> Holder:
+    """Whoever has the device file open may be it, and may as well only look on."""
+    named = (_process(living, pid) for pid in opened.on(gpu.uuid))
+    users = tuple(process for process in named if process and process.name not in devices.DAEMONS)
+    return Holder(f"GPU {gpu.index}", "nobody", mib=mib, others=users, unread=opened.unread)
 
 
 def _unnamed(gpu: Gpu, listed: Sequence[ComputeProcess]) -> int | None:

@@ -33,6 +33,7 @@ class Step:
 
     verb: Verb
     scope: Literal["each", "head", "several"]
+    head_first: bool = False  # the hosts of other ranks follow once it has ended on that of rank 0
 
     @property
     def name(self) -> str:
@@ -48,6 +49,14 @@ class Step:
             return replica.nodes
         return (replica.head,) if self.scope == "head" or len(replica.nodes) > 1 else ()
 
+    def waves(self, replica: Replica, follows: Callable[[Node], bool]) -> list[tuple[Node, ...]]:
+        """Who takes it at once, one wave after the other. `follows` knows which rank a host has by what runs there:
+        what shall run may order them anew.
+        """
+        nodes = self.nodes(replica)
+        later = tuple(node for node in nodes if self.head_first and follows(node))
+        return [wave for wave in (tuple(node for node in nodes if node not in later), later) if wave]
+
 
 Recipe = tuple[Step, ...]
 
@@ -60,6 +69,10 @@ def head(verb: Verb) -> Step:
     return Step(verb, "head")
 
 
+def head_first(verb: Verb) -> Step:
+    return Step(verb, "each", head_first=True)
+
+
 def several(verb: Verb) -> Step:
     return Step(verb, "several")
 
@@ -70,10 +83,11 @@ def taken(recipe: Recipe, replicas: Iterable[Replica]) -> Recipe:
 
 
 PROVE = (each(wait), each(health), head(smoke), head(bench), head(gate), each(ready))
-REPLACE = (each(preflight), several(agree), each(push), each(prepare), each(stop), each(free), each(launch), *PROVE)
+CLEARED = (head_first(stop), each(free))
+REPLACE = (each(preflight), several(agree), each(push), each(prepare), *CLEARED, each(launch), *PROVE)
 VERIFY = PROVE
-ROLLBACK = (each(preflight), several(agree), each(recall), each(stop), each(free), each(launch), *PROVE)
+ROLLBACK = (each(preflight), several(agree), each(recall), *CLEARED, each(launch), *PROVE)
 SMOKE = (each(health), head(smoke))
 CHECK = (each(preflight),)
-STOP = (each(stop),)
-DOWN = (each(stop), each(free), each(stopped))
+STOP = (head_first(stop),)
+DOWN = (*CLEARED, each(stopped))

@@ -6,7 +6,7 @@ import shlex
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ def _walk(course: Course) -> list[Failure]:
         failures = _interruption(course, step) or _step(course, step)
         if failures:
             _look(course, step, failures)
-            _skip(course, recipe[number + 1 :])
+            _skip(course, [(one, node) for one in recipe[number + 1 :] for node in one.nodes(course.replica)])
             _afterwards(course, failures)
             return failures
         course.done.append(step.name)
@@ -100,10 +100,14 @@ def _ways_back(course: Course) -> str:
 
 def _step(course: Course, step: Step) -> list[Failure]:
     """One step on its hosts, side by side. All finish before a failure is told; the first one stops the waiting."""
-    nodes = step.nodes(course.replica)
-    with ThreadPoolExecutor(len(nodes), thread_name_prefix=step.name) as pool:
-        found = list(pool.map(lambda node: _on_host(course, step, node), nodes))
-    failures = [failure for failure in found if failure]
+    failures: list[Failure] = []
+    for nodes in step.waves(course.replica, lambda node: course.remote(node).place.follows):
+        if failures:
+            _skip(course, [(step, node) for node in nodes])
+            continue
+        with ThreadPoolExecutor(len(nodes), thread_name_prefix=step.name) as pool:
+            found = list(pool.map(lambda node: _on_host(course, step, node), nodes))
+        failures = [failure for failure in found if failure]
     causes = [failure for failure in failures if not isinstance(failure.error, Interrupted)] or failures
     return _deaths(course, step, causes) or causes
 
@@ -168,12 +172,11 @@ def _lapse(remote: Remote, error: DeployError) -> Locked | None:
     return None
 
 
-def _skip(course: Course, steps: Recipe) -> None:
-    for step in steps:
-        for node in step.nodes(course.replica):
-            remote = course.remote(node)
-            remote.step = step.name
-            remote.emit("step_skipped")
+def _skip(course: Course, taken: Iterable[tuple[Step, Node]]) -> None:
+    for step, node in taken:
+        remote = course.remote(node)
+        remote.step = step.name
+        remote.emit("step_skipped")
 
 
 def _afterwards(course: Course, failures: list[Failure]) -> None:

@@ -130,6 +130,12 @@ class Place:
         return self.machine.current(self.deployment)
 
     @property
+    def follows(self) -> bool:
+        """Whether what was launched last has a rank above 0, and so ends when its head tells it to."""
+        node = self.current.node if self.current else None
+        return bool(node and node.rank)
+
+    @property
     def adopted(self) -> bool:
         """Whether the run was there already when the host was locked."""
         return self.current is not None and self.current.id == self.run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from deploy import foreign
+from deploy import foreign, theirs
 from deploy.checks import Case
 from deploy.engines import _ports
 from deploy.engines._ports import Port
@@ -21,11 +21,12 @@ def check(case: Case) -> Iterator[Finding]:
         return
     node, living = case.node, case.facts[processes.FACT]
     ports = foreign.ports(node, case.remote.place.engine)
-    ours = owned(case.remote.place.runs, living)
-    held = [one for one in foreign.holders(node, ports, case.facts) if one.process not in ours]
-    theirs = foreign.others(held, ours)
-    kept = [one for one in theirs if not node.profile.evict or foreign.unendable(one.process, living)]
-    kept += [one for one in held if _stays(one, alone=not ours)]
+    found = foreign.holders(node, ports, case.facts)
+    others = theirs.among(found, living, case.remote)
+    held = [one for one in found if one.process is None or one in others]
+    alone = held == found and not owned(case.remote.place.runs, living)
+    kept = [one for one in others if not node.profile.evict or foreign.unendable(one, living)]
+    kept += [one for one in held if _stays(one, alone=alone)]
     if kept:
         what = "somebody else's server is in the way"
         remedy = foreign.whose([one for one in kept if one.process] or kept, living)
@@ -38,8 +39,8 @@ def check(case: Case) -> Iterator[Finding]:
 
 
 def _stays(one: Holder, *, alone: bool) -> bool:
-    """Another user's port; or a GPU's holder in another namespace, who cannot be our old server where there is none."""
-    return one.how == "hidden" and (one.uid is not None or (one.pid is not None and alone))
+    """Another user's port; or one in another namespace, who cannot be our old server where there is none."""
+    return one.how == "hidden" and (one.uid is not None or alone)
 
 
 def _given_away(ports: Sequence[Port], given: Ephemeral | None) -> Iterator[Finding]:

@@ -10,23 +10,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from deploy.host.processes import parse_environ, parse_stat, read, readable, table
+from deploy.host.processes import parse_environ, parse_stat, parse_variables, read, readable, table
 from deploy.host.sockets import listening
-
-VARIABLE = re.compile(rb"[A-Za-z_]\w*=")
-
-
-def parse_variables(content: bytes) -> dict[str, str] | None:
-    """The variables of /proc/PID/environ; None where not one is there, as after setproctitle without SPT_NOENV=1,
-    which writes a process's title over them.
-    """
-    words = [word for word in content.split(b"\0") if VARIABLE.match(word)]
-    return dict(readable(word).partition("=")[::2] for word in words) if words else None
 
 
 def differing(found: dict[str, str], wanted: dict[str, Any], hidden: list[str]) -> dict[str, Any]:

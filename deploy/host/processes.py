@@ -7,11 +7,14 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 from pathlib import Path
 from typing import Any
 
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD
 COMMAND_LIMIT = 2048  # bytes of a command line; some carry whole programs
+PAGE = os.sysconf("SC_PAGE_SIZE")
+VARIABLE = re.compile(rb"[A-Za-z_]\w*=")
 
 
 def parse_stat(text: str) -> dict[str, Any]:
@@ -29,6 +32,7 @@ def parse_stat(text: str) -> dict[str, Any]:
         "flags": int(fields[6]),
         "threads": int(fields[17]),
         "start_ticks": int(fields[19]),
+        "rss": int(fields[21]) * PAGE,
     }
 
 
@@ -49,6 +53,21 @@ def parse_environ(content: bytes) -> str:
         if word.startswith(b"DEPLOY_SERVER="):
             return readable(word[len(b"DEPLOY_SERVER=") :])
     return ""
+
+
+def parse_variables(content: bytes) -> dict[str, str] | None:
+    """The variables of /proc/PID/environ; None where not one is there, as after setproctitle without SPT_NOENV=1,
+    which writes a process's title over them.
+    """
+    words = [word for word in content.split(b"\0") if VARIABLE.match(word)]
+    return dict(readable(word).partition("=")[::2] for word in words) if words else None
+
+
+def parse_inside(status: str) -> int | None:
+    """The pid that a process has in the innermost of its pid namespaces; None where that is the one we see it in."""
+    _, _, rest = status.partition("\nNSpid:")
+    pids = rest.partition("\n")[0].split()
+    return int(pids[-1]) if len(pids) > 1 else None
 
 
 def readable(content: bytes) -> str:
@@ -77,12 +96,26 @@ def cgroup_of(folder: int) -> str:
         return ""
 
 
-def run_of(folder: int) -> str | None:
-    """None where the environment may not be read."""
+def environment_of(folder: int) -> tuple[str | None, bool]:
+    """The run that it names, None where it may not be read; and whether it is wiped."""
     try:
-        return parse_environ(read(folder, "environ"))
+        content = read(folder, "environ")
     except OSError:
-        return None
+        return None, False
+    return parse_environ(content), parse_variables(content) is None
+
+
+def writes_of(folder: int) -> list[str]:
+    """The files that its stdout and stderr lead to; what may not be seen is left out, as are pipes and devices."""
+    found: list[str] = []
+    for name in ("fd/1", "fd/2"):
+        try:
+            path = os.readlink(name, dir_fd=folder)
+        except OSError:
+            continue
+        if path.startswith("/") and not path.startswith("/dev/") and path not in found:
+            found.append(readable(os.fsencode(path)))
+    return found
 
 
 def look(folder: int, known: dict[int, str]) -> dict[str, Any] | None:
@@ -90,14 +123,16 @@ def look(folder: int, known: dict[int, str]) -> dict[str, Any] | None:
     process = parse_stat(readable(read(folder, "stat")))
     if process.pop("flags") & KERNEL_THREAD:
         return None
-    status = read(folder, "status")
-    uid = int(status.partition(b"\nUid:")[2].split()[0])
+    status = readable(read(folder, "status"))
+    uid = int(status.partition("\nUid:")[2].split()[0])
     words = read(folder, "cmdline", COMMAND_LIMIT).rstrip(b"\0").split(b"\0")
     process["uid"] = uid
     process["user"] = user(uid, known)
     process["cmdline"] = [readable(word) for word in words] if words != [b""] else []
     process["cgroup"] = cgroup_of(folder)
-    process["run"] = run_of(folder)
+    process["run"], process["wiped"] = environment_of(folder)
+    process["inside"] = parse_inside(status)
+    process["writes"] = writes_of(folder)
     return process
 
 

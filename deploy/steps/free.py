@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 
-from deploy import foreign, host, looking
+from deploy import ending, foreign, looking, theirs
 from deploy.errors import NotReady
 from deploy.facts import About, Facts, processes
 from deploy.facts.processes import Process
 from deploy.foreign import Holder
-from deploy.owned import owned
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.steps._measured import Look, faults, gone, hopeless, in_words, measured, not_free, settled
@@ -26,7 +24,7 @@ def free(node: Node, remote: Remote) -> str:
     last, examined = first, False
     told: dict[Process, float] = {}  # who was told to end, and when
     while last.held or not settled(before, last) or (last.odd and not examined):
-        others = foreign.others(last.held, owned(remote.place.runs, last.seen[processes.FACT]))
+        others = theirs.among(last.held, last.seen[processes.FACT], remote)
         _refuse(node, remote, others, last.seen)
         if last.waited > patience + (SETTLING if others or not last.held else 0):
             raise not_free(remote, first, last, faults(node, remote, last))
@@ -50,7 +48,7 @@ def _look(node: Node, remote: Remote, started: float | None) -> Look:
     waited = 0.0 if started is None else time.monotonic() - started
     held, left = foreign.holders(node, ports, seen), []
     if remote.place.adopted:  # nothing is launched after this: what is somebody else's now may be
-        left = foreign.others(held, owned(remote.place.runs, seen[processes.FACT]))
+        left = theirs.among(held, seen[processes.FACT], remote)
     look = Look(seen, waited, ports, [one for one in held if one not in left], used, left)
     hopeless(gone(node, look), remote)
     return look
@@ -59,10 +57,10 @@ def _look(node: Node, remote: Remote, started: float | None) -> Look:
 def _refuse(node: Node, remote: Remote, others: Sequence[Holder], seen: Facts) -> None:
     """Nobody else's process is touched that nobody gave away, or that is not ours to end."""
     living = seen[processes.FACT]
-    kept = [one for one in others if not node.profile.evict or foreign.unendable(one.process, living)]
+    kept = [one for one in others if not node.profile.evict or foreign.unendable(one, living)]
     if kept:
         raise NotReady(
-            f"{remote.host.name}: {foreign.TITLES['process']}",
+            f"{remote.host.name}: {foreign.THEIRS}",
             evidence="\n".join(map(str, kept)),
             remedy=foreign.whose(kept, living),
         )
@@ -76,5 +74,5 @@ def _evict(others: Sequence[Holder], told: dict[Process, float], now: float, pat
     new = [one for one in targets if (one.pid, one.start_ticks) not in known]
     for signal, whom in (("TERM", new), ("KILL", late)):
         if whom:
-            remote.change_python(host.source("end"), signal, json.dumps([[one.pid, one.start_ticks] for one in whom]))
+            ending.end(remote, signal, whom)
     told.update(dict.fromkeys(new, now))

@@ -261,3 +261,6 @@ def test_a_group_goes_back_together(several: Callable[..., Any]) -> None:
         assert [manifest["source"] for manifest in manifests] == before
         assert two.rows() == ["serving"] * 2
         two.good("down")
+        head, follower = two.names
+        ended, begun = two.at("step_ended", "stop")[head], two.at("step_started", "stop")[follower]
+        assert ended <= begun, "a follower ends when its head says so, and not before"

@@ -55,6 +55,7 @@ def test_processes_of_others_are_counted_and_not_called_clean(prefix: str) -> No
         ({1: ("/dev/nvidia3",), 2: ("/dev/nvidia4",)}, {"GPU-a": 3}, "GPU-a", (1,)),
         ({1: ("/dev/nvidia3",), 2: ("/dev/nvidiactl",)}, {}, "GPU-a", (1,)),
         ({1: ("/dev/nvidia13",)}, {"GPU-a": 3}, "GPU-a", ()),
+        ({1: ("/dev/nvidia13",)}, {"GPU-a": 1}, "GPU-a", ()),
         ({1: ("/dev/nvidia-uvm", "/dev/nvidiactl")}, {"GPU-a": 0}, "GPU-a", ()),
     ],
 )

@@ -85,6 +85,29 @@ def test_a_process_is_seen_with_its_run_session_and_words(started):
     assert not seen.zombie
 
 
+def test_a_process_is_seen_with_its_memory_and_where_its_words_go(started, tmp_path):
+    with (tmp_path / "server.log").open("ab") as log:
+        child = started("sleep", "100", env={}, stderr=log)
+
+    seen = until(lambda: (p := by_pid(child.pid)) and p.name == "sleep" and p)
+
+    assert (seen.run, seen.wiped, seen.writes) == ("", True, (str(tmp_path / "server.log"),))
+    assert 0 < seen.rss < 1 << 30
+    assert not by_pid(os.getpid()).wiped
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="makes a namespace")
+def test_a_process_of_another_pid_namespace_has_two_pids(started):
+    outer = started("unshare", "--pid", "--fork", "--kill-child", "sleep", "100")
+
+    def inner():
+        return next((p for p in processes.read(Here()).all if p.ppid == outer.pid and p.name == "sleep"), None)
+
+    seen = until(inner)
+
+    assert (seen.inside, by_pid(outer.pid).inside) == (1, None)
+
+
 def test_a_name_with_spaces_and_parentheses_misleads_nobody(started, tmp_path):
     program = tmp_path / "a) Z (1 2"
     program.write_bytes(Path("/bin/sleep").read_bytes())

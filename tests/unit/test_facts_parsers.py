@@ -114,6 +114,52 @@ def test_processes_know_zombies_ages_and_whose_run_they_are():
     assert [p.pid for p in found.all if p.zombie] == [4712], "4713 has threads that live, and hold what they hold"
 
 
+CONTAINER = "0123456789abcdef" * 4
+GROUPS = {
+    f"/docker/{CONTAINER}": "0123456789ab",
+    f"/system.slice/docker-{CONTAINER}.scope": "0123456789ab",
+    f"/machine.slice/libpod-{CONTAINER}.scope/container": "0123456789ab",
+    f"/kubepods.slice/kubepods-podab_c.slice/cri-containerd-{CONTAINER}.scope": "0123456789ab",
+    f"/k8s.io/{CONTAINER[:-1]}": "",
+    "/user.slice/user-1000.slice/session-3.scope": "",
+    "/": "",
+}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_container_is_known_by_its_control_group(group):
+    told = {**json.loads(captured("processes.json"))["processes"][2], "cgroup": group}
+    (found,) = processes.parse({**json.loads(captured("processes.json")), "processes": [told]}).all
+    assert found.container == GROUPS[group]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"rss": 107374182400}, "46 s old, 100 GiB: python3"),
+        ({"rss": 20971520}, "46 s old, 20 MiB: python3"),
+        ({"rss": 0}, "46 s old, 0 bytes: python3"),
+        ({"rss": 1024, "inside": 7}, "46 s old, 1 KiB, pid 7 in its own namespace: python3"),
+        (
+            {"cgroup": f"/docker/{CONTAINER}", "inside": 7},
+            "46 s old, in container 0123456789ab, pid 7 in its own namesp",
+        ),
+    ],
+)
+def test_a_process_is_told_with_its_memory_and_where_it_lives(more, said):
+    told = json.loads(captured("processes.json"))
+    (found,) = processes.parse({**told, "processes": [{**told["processes"][2], **more}]}).all
+    assert said in str(found)
+
+
+@pytest.mark.parametrize(
+    ("status", "inside"),
+    [("Name:\tx\nNSpid:\t40\nX:\n", None), ("Name:\tx\nNSpid:\t40\t12\t7\nX:\n", 7), ("Name:\tx\n", None)],
+)
+def test_the_pid_inside_a_namespace_is_the_last_one(status, inside):
+    assert host_processes.parse_inside(status) == inside
+
+
 @pytest.mark.parametrize(("pid", "ticks"), [(4711, 1), (4712, 815500), (9999, 815423)])
 def test_another_start_a_zombie_and_a_missing_pid_are_not_that_process(pid, ticks):
     assert processes.parse(json.loads(captured("processes.json"))).get(pid, ticks) is None

@@ -78,6 +78,9 @@ def test_nobody_holds_anything() -> None:
 
 
 OTHER = process(7)
+HIDING = f"""GPU 1 is held by no process that nvidia-smi names, 9000 MiB
+  has its device file open: {OTHER}
+  5 processes of other users may not be looked at"""
 # (what the host told, the words of who holds what)
 HELD: dict[str, tuple[Facts, list[str]]] = {
     "a process, with its memory": (
@@ -104,11 +107,11 @@ HELD: dict[str, tuple[Facts, list[str]]] = {
             process(9),
             used={1: 9000},
             devices=Devices(
-                {7: ("/dev/nvidia1", "/dev/nvidiactl"), 8: ("/dev/nvidia1",), 9: ("/dev/nvidia0",)}, 0,
+                {7: ("/dev/nvidia1", "/dev/nvidiactl"), 8: ("/dev/nvidia1",), 9: ("/dev/nvidia0",)}, 5,
                 {"GPU-0": 0, "GPU-1": 1},
             ),
         ),
-        [f"GPU 1 is held by no process that nvidia-smi names, 9000 MiB\n  has its device file open: {OTHER}"],
+        [HIDING],
     ),
     "more than is named": (
         seen(OTHER, used={0: 90000}, apps=[(0, 7, 9000)]),
@@ -159,7 +162,18 @@ JUDGED: dict[str, tuple[Facts, dict[str, Any], str, str]] = {
         "pid 4242 of another pid namespace",
     ),
     "a hidden one alone": (seen(apps=[(0, 4242, 9000)]), {"evict": True}, "FAIL", "pid 4242 of another pid namespace"),
-    "a hidden port": (seen(sockets=(Listener("::", 30000, 0, None),)), {"evict": True}, "FAIL", "of user id 0"),
+    "a hidden port": (
+        seen(sockets=(Listener("::", 30000, 0, None),)),
+        {"evict": True},
+        "FAIL",
+        "only they or root can",
+    ),
+    "a hidden port of our own user": (
+        seen(sockets=(Listener("::", 30000, 1000, None),)),
+        {"evict": True},
+        "FAIL",
+        "another namespace's",
+    ),
     "what lingers": (seen(used={1: 9000}), {}, "WARN", "no process that nvidia-smi names"),
 }
 

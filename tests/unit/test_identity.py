@@ -10,6 +10,7 @@ import pytest
 from deploy import identity, plan
 from deploy.errors import DeployError
 from deploy.host import identity as program
+from deploy.host.processes import parse_variables
 from deploy.inventory import Host
 from deploy.profile import Profile
 
@@ -112,7 +113,7 @@ VARIABLES: list[tuple[bytes, dict[str, str] | None]] = [
 
 @pytest.mark.parametrize(("content", "variables"), VARIABLES)
 def test_an_environment_is_read_or_known_for_wiped(content: bytes, variables: dict[str, str] | None) -> None:
-    assert program.parse_variables(content) == variables
+    assert parse_variables(content) == variables
 
 
 def test_what_differs_is_told_and_no_secret_with_it() -> None:

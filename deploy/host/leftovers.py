@@ -1,0 +1,162 @@
+"""Shared memory and sockets that processes may have left behind, and who uses each: leftovers.py [PATH]...
+
+Looks at every file of /dev/shm, at the sockets that are bound to a path, at System V's segments, and at PATHs, wherever
+they lie. A user is who maps it or has it open, also in another namespace; whose maps or files may not be read is told.
+"""
+
+# Sent to hosts as a program: standard library only, Python 3.8 or newer.
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+import time
+from typing import Any
+
+SHM = "/dev/shm"
+MOST = 4096  # files of /dev/shm, sockets
+FIRST_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, include/linux/proc_ns.h: who sees this one sees every process
+SOCKET = re.compile(r"socket:\[(\d+)\]")
+
+
+def described(path: str) -> dict[str, Any] | None:
+    """What a path is; None where there is nothing, or no file and no socket."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    kinds = {stat.S_IFREG: "file", stat.S_IFSOCK: "socket"}
+    kind = kinds.get(stat.S_IFMT(found.st_mode))
+    if not kind:
+        return None
+    return {
+        "path": path,
+        "kind": kind,
+        "device": found.st_dev,
+        "inode": found.st_ino,
+        "size": found.st_blocks * 512,
+        "uid": found.st_uid,
+        "age": max(0.0, time.time() - max(found.st_mtime, found.st_ctime)),
+        "users": [],
+    }  # fmt: skip
+
+
+def shared() -> list[str]:
+    try:
+        return sorted(entry.path for entry in os.scandir(SHM))[:MOST]
+    except OSError:
+        return []
+
+
+def bound() -> dict[str, str]:
+    """{inode of a socket: the path that it is bound to}, of this network namespace."""
+    found: dict[str, str] = {}
+    try:
+        with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as lines:
+            for line in lines:
+                words = line.rstrip("\n").split(None, 7)
+                if len(words) > 7 and words[7].startswith("/") and len(found) < MOST:
+                    found[words[6]] = words[7]
+    except OSError:
+        pass
+    return found
+
+
+def opened(pid: str) -> list[str]:
+    """What its descriptors are, as the kernel names it."""
+    folder, found = f"/proc/{pid}/fd", []
+    for name in os.listdir(folder):
+        try:
+            found.append(os.readlink(f"{folder}/{name}"))
+        except FileNotFoundError:  # closed meanwhile
+            continue
+    return found
+
+
+def mapped(pid: str, devices: set[int]) -> set[tuple[int, int]]:
+    """(device, inode) of the files on these devices that it maps (proc_pid_maps(5))."""
+    with open(f"/proc/{pid}/maps", "rb") as maps:
+        text = maps.read()
+    found = set()
+    for device in devices:
+        shown = b"%02x:%02x" % (os.major(device), os.minor(device))
+        found |= {(device, int(inode)) for inode in re.findall(rb" %s (\d+)" % shown, text)}
+    return found
+
+
+def use(files: list[dict[str, Any]], sockets: dict[str, str]) -> list[int]:
+    """Put each process's pid among the users of what it uses; the pids of those that may not be read."""
+    by_inode = {(one["device"], one["inode"]): one for one in files}
+    by_path: dict[str, list[dict[str, Any]]] = {}
+    for one in files:
+        by_path.setdefault(os.path.basename(one["path"]), []).append(one)
+    devices, unread = {one["device"] for one in files if one["kind"] == "file"}, []
+    passed = {str(os.getpid()), *(["1"] if sees_all() else [])}  # a machine's init maps nothing of others
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if pid in passed:
+            continue
+        try:
+            used = [by_inode[key] for key in mapped(pid, devices) if key in by_inode]
+            for link in opened(pid):
+                named = SOCKET.fullmatch(link)
+                path = sockets.get(named[1], "") if named else link
+                # by its last part: another mount namespace has another path for it
+                used += by_path.get(os.path.basename(path), []) if path.startswith("/") else []
+        except PermissionError:
+            unread.append(int(pid))
+            continue
+        except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            continue
+        for one in used:
+            if int(pid) not in one["users"]:
+                one["users"].append(int(pid))
+    return unread
+
+
+def segments() -> list[dict[str, int]]:
+    """System V's shared memory; how many have it attached counts those of every namespace."""
+    try:
+        with open("/proc/sysvipc/shm", encoding="ascii") as lines:
+            names, *rows = (line.split() for line in lines)
+    except (OSError, ValueError):
+        return []
+    wanted = {name: names.index(name) for name in ("shmid", "size", "cpid", "nattch", "uid")}
+    return [{name: int(row[at]) for name, at in wanted.items()} for row in rows]
+
+
+def sees_all() -> bool:
+    return os.stat("/proc/self/ns/pid").st_ino == FIRST_NAMESPACE
+
+
+def look(paths: list[str]) -> tuple[list[dict[str, Any]], list[int]]:
+    """All of them, each with its users, and who may not be read."""
+    sockets = bound()
+    wanted = dict.fromkeys([*shared(), *sockets.values(), *paths])
+    files = [one for one in map(described, wanted) if one]
+    return files, use(files, sockets)
+
+
+def uid_of(pid: int) -> int:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return -1
+
+
+def answer(*paths: str) -> dict[str, Any]:
+    files, unread = look(list(paths))
+    return {
+        "files": files,
+        "segments": segments(),
+        "unread": [uid for uid in map(uid_of, unread) if uid >= 0],
+        "pids": [int(pid) for pid in os.listdir("/proc") if pid.isdigit()],
+        "uid": os.getuid(),
+        "sees_all": sees_all(),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(answer(*sys.argv[1:])))
