@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from deploy import inventory, settings
+from deploy import inventory, registry, settings
 from deploy.config import schema
 from deploy.config.nccl import Nccl
 from deploy.inventory import Host
@@ -79,3 +79,10 @@ def test_the_profiles_of_the_documentation_are_valid(tmp_path):
     assert "mem-fraction-static" not in found["llama-vllm"].profile().args
     assert found["llama-eagle3"].profile().gates.keys() == {"accept_length", "tokens_per_second"}
     assert found["secret"].profile().secrets == {"HF_TOKEN": "env", "DEPLOY_KEY": "api-key"}
+
+
+def test_each_check_and_each_measurement_has_its_row():
+    page = (DOCS / "hosts-and-gpus.md").read_text()
+    for heading, package in (("Checks", "deploy.checks"), ("Measurements", "deploy.probes")):
+        section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+        assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == registry.names(package)
