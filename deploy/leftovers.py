@@ -8,8 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 from deploy import host
+from deploy.errors import RemoteFailed
 from deploy.facts import leftovers
-from deploy.facts.leftovers import Item, Leftovers, Segment
+from deploy.facts.launched import Launched
+from deploy.facts.leftovers import Item, Key, Leftovers, Segment
 from deploy.remote import Remote
 
 YOUNG = 60.0  # seconds in which somebody may have made it, and not have opened it yet
@@ -41,9 +43,11 @@ FAMILIES = (
 class Belongings:
     """What the processes used that are to be ended; who looks later knows by it what they left."""
 
-    keys: frozenset[tuple[int, int]] = frozenset()
-    paths: tuple[str, ...] = ()
+    keys: frozenset[Key] = frozenset()
     segments: frozenset[int] = frozenset()
+
+    def __or__(self, other: Belongings) -> Belongings:
+        return Belongings(self.keys | other.keys, self.segments | other.segments)
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,20 @@ def of(pids: Iterable[int], found: Leftovers) -> Belongings:
     wanted = set(pids)
     used = [item for item in found.files if wanted.intersection(item.users)]
     made = frozenset(one.number for one in found.segments if one.creator in wanted)
-    return Belongings(frozenset(item.key for item in used), tuple(item.path for item in used), made)
+    return Belongings(frozenset(item.key for item in used), made)
+
+
+def remembered(found: Launched) -> Belongings:
+    """What the runs' processes used when the runs became ready."""
+    return Belongings(found.files, found.segments)
+
+
+def remember(remote: Remote) -> None:
+    """Write down, in the run's folder, what its processes use; no reason for a run to fail where that cannot be."""
+    try:
+        remote.change_python(host.source("remember"), remote.place.folder)
+    except RemoteFailed as error:
+        remote.say(f"which shared memory it uses is not written down: {error.what}")
 
 
 def judge(found: Leftovers, left: Belongings = Belongings()) -> Iterator[Fate]:
@@ -96,7 +113,7 @@ def abandoned(found: Leftovers, left: Belongings) -> list[Segment]:
 
 def sweep(remote: Remote, left: Belongings = Belongings()) -> str:
     """Remove what dead processes left, under the host's lock; in words what that was, and what was kept."""
-    found = leftovers.read(remote, *left.paths)
+    found = leftovers.read(remote, *sorted({path for *_, path in left.keys}))
     fates, segments = list(judge(found, left)), abandoned(found, left)
     dead = [fate.item for fate in fates if fate.dead]
     if not dead and not segments:

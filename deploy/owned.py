@@ -20,11 +20,11 @@ def proofs(folder: str, living: Processes, launches: Iterable[Launch] = ()) -> d
     environment is wiped (setproctitle does) and its output is the run's log. By another one that is known: it is in the
     session or the process group which that one leads, it descends from it, or it is in the session of a launcher that
     is gone; or its environment is wiped, and its control group is a scope of ours alone. The number of a session or a
-    group is given to nobody else while it has a member. Never among them: our own connection, whoever started it, and
-    who says by its environment that it is of a run elsewhere.
+    group is given to nobody else while it has a member. Never among them: our own connection, whoever started it, who
+    says by its environment that it is of a run elsewhere, and `logcap`, which dies with the launcher by itself.
     """
     own = living.ancestors(living.asked_by)
-    others = {process.pid for process in living.all if process.run and not within(process.run, folder)}
+    others = {process.pid for process in living.all if _elsewhere(process, folder)}
     alive = [process for process in living.all if not process.zombie and process.pid not in own | others]
     here = {launch.pid: launch for launch in launches if launch.boot_id == living.boot_id}
     known = {process.pid: why for process in alive if (why := _itself(process, folder, here))}
@@ -42,7 +42,7 @@ def _itself(process: Process, folder: str, launches: Mapping[int, Launch]) -> st
         return f"it is the launcher of run {_name(launch.run)}"
     if process.run and within(process.run, folder):
         return f"its environment names run {_name(process.run)}"
-    log = next((path for path in process.writes if process.wiped and _is_log(path, folder)), "")
+    log = next((path for path in process.writes if process.wiped and _is_file(path, "server.log", folder)), "")
     return f"its environment is wiped, and it writes to {log}" if log else ""
 
 
@@ -101,9 +101,16 @@ def within(run: str, folder: str) -> bool:
     return run == folder or run.startswith(f"{folder}/")
 
 
-def _is_log(path: str, folder: str) -> bool:
+def _elsewhere(process: Process, folder: str) -> bool:
+    if process.run:
+        return not within(process.run, folder)
+    return any(_is_file(path, "logcap.log", folder) for path in process.writes)
+
+
+def _is_file(path: str, called: str, folder: str) -> bool:
+    """Whether it is the file of that name of a run in the folder."""
     parent, _, name = path.rpartition("/")
-    return name == "server.log" and within(parent, folder)
+    return name == called and within(parent, folder)
 
 
 def _name(run: str) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 from deploy import host
 from deploy.facts import About, Asks, Fact, Program, Question
 
+Key = tuple[int, int, str]  # device, inode, path
+
 
 @dataclass(frozen=True)
 class Item:
@@ -24,9 +26,9 @@ class Item:
     users: tuple[int, ...]  # pids of those that map it, have it open or listen on it, as far as they may be read
 
     @property
-    def key(self) -> tuple[int, int]:
-        """It and no other one, as long as it lies there."""
-        return self.device, self.inode
+    def key(self) -> Key:
+        """It and no other one, until the host boots again: tmpfs gives no inode's number twice."""
+        return self.device, self.inode, self.path
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""All processes of this host, and the launchers that a deployment's runs wrote down: launched.py RUNS."""
+"""All processes of this host, and what a deployment's runs wrote down of theirs: launched.py RUNS."""
 
 # Sent to hosts as a program: standard library only, Python 3.8 or newer.
 
@@ -27,8 +27,21 @@ def launchers(runs: str) -> list[list[str]]:
     return found
 
 
+def shared(folder: str) -> dict[str, Any]:
+    """What `remember` wrote of the run's shared memory in this boot; nothing where that is not whole."""
+    try:
+        with open(os.path.join(folder, "shared.json"), encoding="utf-8") as file:
+            told = json.load(file)
+        files = [[int(device), int(inode), str(path)] for device, inode, path in told["files"]]
+        return {"boot": str(told["boot"]), "files": files, "segments": [int(number) for number in told["segments"]]}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return {}
+
+
 def answer(runs: str) -> dict[str, Any]:
-    return {**table(), "launchers": launchers(runs)}
+    told, begun = table(), launchers(runs)
+    used = [found for folder, *_ in begun if (found := shared(folder)) and found["boot"] == told["boot_id"]]
+    return {**told, "launchers": begun, "shared": used}
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ import sys
 import time
 from typing import Any
 
+from deploy.host.patient import Patience
+
 SHM = "/dev/shm"
 MOST = 4096  # files of /dev/shm, sockets
 FIRST_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, include/linux/proc_ns.h: who sees this one sees every process
@@ -76,6 +78,11 @@ def opened(pid: str) -> list[str]:
     return found
 
 
+def state(pid: str) -> str:
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b") ")[2][:1].decode()
+
+
 def mapped(pid: str, devices: set[int]) -> set[tuple[int, int]]:
     """(device, inode) of the files on these devices that it maps (proc_pid_maps(5))."""
     with open(f"/proc/{pid}/maps", "rb") as maps:
@@ -94,12 +101,16 @@ def use(files: list[dict[str, Any]], sockets: dict[str, str]) -> list[int]:
     for one in files:
         by_path.setdefault(os.path.basename(one["path"]), []).append(one)
     devices, unread = {one["device"] for one in files if one["kind"] == "file"}, []
+    patience = Patience()
     passed = {str(os.getpid()), *(["1"] if sees_all() else [])}  # a machine's init maps nothing of others
     for pid in filter(str.isdigit, os.listdir("/proc")):
         if pid in passed:
             continue
         try:
-            used = [by_inode[key] for key in mapped(pid, devices) if key in by_inode]
+            maps = patience.read(state(pid), mapped, pid, devices)
+            if maps is None:  # it does not answer
+                unread.append(int(pid))
+            used = [by_inode[key] for key in maps or () if key in by_inode]
             for link in opened(pid):
                 named = SOCKET.fullmatch(link)
                 path = sockets.get(named[1], "") if named else link

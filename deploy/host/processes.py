@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from deploy.host.patient import Patience
+
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD
 COMMAND_LIMIT = 2048  # bytes of a command line; some carry whole programs
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -118,19 +120,24 @@ def writes_of(folder: int) -> list[str]:
     return found
 
 
-def look(folder: int, known: dict[int, str]) -> dict[str, Any] | None:
+def words_of(folder: int) -> list[str]:
+    """Its command line, or what it has made of it."""
+    words = read(folder, "cmdline", COMMAND_LIMIT).rstrip(b"\0").split(b"\0")
+    return [readable(word) for word in words] if words != [b""] else []
+
+
+def look(folder: int, known: dict[int, str], patience: Patience) -> dict[str, Any] | None:
     """One process; None for a thread of the kernel."""
     process = parse_stat(readable(read(folder, "stat")))
     if process.pop("flags") & KERNEL_THREAD:
         return None
     status = readable(read(folder, "status"))
     uid = int(status.partition("\nUid:")[2].split()[0])
-    words = read(folder, "cmdline", COMMAND_LIMIT).rstrip(b"\0").split(b"\0")
     process["uid"] = uid
     process["user"] = user(uid, known)
-    process["cmdline"] = [readable(word) for word in words] if words != [b""] else []
+    process["cmdline"] = patience.read(process["state"], words_of, folder) or []
     process["cgroup"] = cgroup_of(folder)
-    process["run"], process["wiped"] = environment_of(folder)
+    process["run"], process["wiped"] = patience.read(process["state"], environment_of, folder) or (None, False)
     process["inside"] = parse_inside(status)
     process["writes"] = writes_of(folder)
     return process
@@ -139,6 +146,7 @@ def look(folder: int, known: dict[int, str]) -> dict[str, Any] | None:
 def look_at_all() -> list[dict[str, Any]]:
     found = []
     known: dict[int, str] = {}
+    patience = Patience()
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -148,7 +156,7 @@ def look_at_all() -> list[dict[str, Any]]:
         except OSError:
             continue
         try:
-            found.append(look(folder, known))
+            found.append(look(folder, known, patience))
         except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
             continue
         finally:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import time
 
-from deploy import death, hooks
+from deploy import death, hooks, leftovers
 from deploy.plan import Node
 from deploy.remote import Remote
 
@@ -14,6 +14,7 @@ def ready(node: Node, remote: Remote) -> str:
     if node.rank:  # the gates were the head's; each host must know by itself what it can go back to
         verdict = {"run": remote.place.run, "holds": True, "at": time.time()}
         remote.write(remote.place.folder, {"verdict.json": json.dumps(verdict, indent=1)})
+    leftovers.remember(remote)
     outcome = hooks.run("ready", node, remote)
     if node.profile.hooks.ready:
         _lives(node, remote)

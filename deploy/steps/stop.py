@@ -46,9 +46,13 @@ def stop(node: Node, remote: Remote) -> str:
     _note(seen, remote)
     first, by = seen.ours, ""
     heads = {(process.pid, process.start_ticks) for process in owned.heads(seen.ours, seen.found.launches)}
+
+    def leading(seen: Seen) -> list[Process]:
+        return [process for process in seen.ours if (process.pid, process.start_ticks) in heads]
+
     stages: tuple[tuple[str, Choice, float], ...] = (
-        ("TERM", lambda seen: [p for p in seen.ours if (p.pid, p.start_ticks) in heads], _patience(node, remote)),
-        ("TERM", lambda seen: seen.ours, ORPHANS),
+        ("TERM", leading, _patience(node, remote)),
+        ("TERM", lambda seen: () if leading(seen) else seen.ours, ORPHANS),
         ("KILL", lambda seen: seen.ours, CERTAIN),
     )
     for signal, choose, patience in stages:
@@ -66,14 +70,15 @@ def _look(remote: Remote) -> Seen:
 
 
 def _belongings(seen: Seen, remote: Remote) -> Belongings:
-    """The shared memory that they use, which is known for theirs only while they live."""
+    """The shared memory that they use, which is seen only while they live, and what the runs wrote down of it."""
+    before = leftovers.remembered(seen.found)
     if not seen.ours:
-        return Belongings()
+        return before
     try:
-        return leftovers.of((process.pid for process in seen.ours), facts.read(remote))
+        return before | leftovers.of((process.pid for process in seen.ours), facts.read(remote))
     except RemoteFailed as error:
         remote.say(f"which shared memory they use cannot be seen: {error.what}")
-        return Belongings()
+        return before
 
 
 def _swept(left: Belongings, remote: Remote) -> str:
@@ -138,7 +143,8 @@ def _survived(node: Node, seen: Seen, remote: Remote) -> NotReady:
     return NotReady(
         f"{remote.host.name}: {len(seen.ours)} processes of {node.deployment} survive KILL",
         evidence=_lines(seen.ours),
-        remedy="a process in state D waits for a device or a disk; look at dmesg on the host",
+        remedy="state D waits in the kernel, for a device or a disk: look at dmesg on the host; a GPU that is wedged "
+        "needs its reset, or the host a reboot",
     )
 
 
@@ -151,5 +157,5 @@ def _unreaped(ours: Iterable[Process], seen: Seen) -> str:
     found = list(owned.zombies(ours, seen.found.living))
     if not found:
         return ""
-    parents = dict.fromkeys(str(parent) if parent else "nobody" for _, parent in found)
-    return f"; {len(found)} of them are zombies, not reaped by {' nor by '.join(parents)}"
+    parents = dict.fromkeys(f"pid {parent.pid} ({parent.name})" if parent else "nobody" for _, parent in found)
+    return f"; {len(found)} of them are zombies yet, which hold nothing, until {' and '.join(parents)} reaps them"

@@ -138,6 +138,11 @@ def descendants(pid: int) -> list[int]:
     return [pid, *(one for child in children for one in descendants(int(child)))]
 
 
+def with_its_server(launcher: int) -> list[int]:
+    """The launcher, and its child in its session; another one keeps the log short."""
+    return [launcher, *(pid for pid in descendants(launcher) if stat(pid)[1:4:2] == [str(launcher)] * 2)]
+
+
 @contextmanager
 def strangers(scene: Scene) -> Iterator[dict[str, list[tuple[int, str]]]]:
     """All of them, by name: (pid, start ticks) of each process and of what it started."""
@@ -172,13 +177,24 @@ def project(sshd: TestHost, tmp_path: Path) -> Iterator[Project]:
     ended(made.folder)
 
 
-def kill_the_launcher(row: Mapping[str, Any]) -> None:
+Ours = Mapping[str, tuple[int, str]]  # pid and start ticks by name
+
+
+def kill_the_launcher(ours: Ours) -> None:
     """And the server, as the kernel does that is out of memory."""
-    for pid in reversed(descendants(int(row["pid"]))[:2]):
-        os.kill(pid, signal.SIGKILL)
+    for name in ("the server", "the launcher"):
+        os.kill(ours[name][0], signal.SIGKILL)
 
 
-def nothing(_: Mapping[str, Any]) -> None:
+def kill_them_all(ours: Ours) -> None:
+    """As `kill -9` by hand does; what they shared lies there."""
+    for one in ours.values():
+        if lives(*one):
+            os.kill(one[0], signal.SIGKILL)
+    until(lambda: not any(lives(*one) for one in ours.values()), what="their end")
+
+
+def nothing(_: Ours) -> None:
     """It serves."""
 
 
@@ -194,9 +210,16 @@ def memory() -> Iterator[Path]:
 STATES = {"stopped": "T", "a zombie": "Z", "without its first thread": "Z"}
 
 
-@pytest.mark.parametrize("before", [nothing, kill_the_launcher])
+BEFORE = [
+    (nothing, "processes ended by KILL"),  # one is deaf to TERM
+    (kill_the_launcher, "processes ended by KILL"),
+    (kill_them_all, "nothing was running; "),
+]
+
+
+@pytest.mark.parametrize(("before", "said"), BEFORE)
 def test_a_stop_ends_what_it_launched_and_nobody_else(
-    project: Project, sshd: TestHost, keys: Keys, before: Callable[[Mapping[str, Any]], None], memory: Path
+    project: Project, sshd: TestHost, keys: Keys, before: Callable[[Ours], None], said: str, memory: Path
 ) -> None:
     crowd, shared, address = project.folder / "crowd", free_port(), project.folder / "an ipc socket"
     own = [memory.with_name(f"{name}{memory.name}") for name in ("sgl_shm_mq_1_", "sem.mp-", "of no known name ")]
@@ -211,19 +234,19 @@ def test_a_stop_ends_what_it_launched_and_nobody_else(
     row = project.status()
     lines = [line.split("\t") for line in crowd.read_text().splitlines()]
     ours = {name: (int(pid), start) for name, pid, start in lines}
-    launched = {"the launcher": int(row["pid"]), "the server": descendants(int(row["pid"]))[1]}
+    launched = dict(zip(("the launcher", "the server"), with_its_server(int(row["pid"])), strict=True))
     ours |= {name: (pid, ticks(pid)) for name, pid in launched.items()}
     assert [*ours] == [*SHAPES, *launched]
     assert {name: stat(ours[name][0])[0] for name in STATES} == STATES
     assert [name for name, one in ours.items() if not lives(*one)] == ["a zombie"]
     assert all(path.exists() for path in [*own, address])
     with strangers(Scene(Path(row["folder"]), shared, memory, sshd, keys.config)) as others:
-        before(row)
-        done = project.run("down")
+        before(ours)
+        done = project.run("down", "profile=fake")
         assert done.code == 0, done.err
         assert [name for name, known in others.items() if not all(lives(*one) for one in known)] == []
         assert (memory.exists(), Path(f"{memory}0").exists()) == (True, True), "somebody else maps them"
     assert [name for name, one in ours.items() if lives(*one)] == []
     assert [path for path in [*own, address] if path.exists()] == []
-    assert "processes ended by KILL" in done.err + done.out, "one is deaf to TERM"
-    assert (Path(row["folder"]) / "stopped").read_text().startswith("by deploy at ")
+    assert said in done.err
+    assert (Path(row["folder"]) / "stopped").exists() == (before is not kill_them_all), "it died, and was not ended"

@@ -17,6 +17,7 @@ import pytest
 
 from deploy import facts, host
 from deploy.facts import disks, interpreter, processes, sockets
+from deploy.host.patient import Patience
 
 FAKE = str(Path(__file__).parents[1] / "fake_server.py")
 
@@ -61,6 +62,21 @@ def started():
     for process in running:
         process.kill()
         process.communicate()
+
+
+def test_a_process_in_state_d_is_not_waited_for_for_ever(tmp_path):
+    """Nor any number of them; those that do answer are heard, and others are read at once."""
+    pipe = tmp_path / "nobody writes here"
+    os.mkfifo(pipe)
+    patience, began = Patience(0.5), time.monotonic()
+
+    assert [patience.read("D", Path.read_text, pipe) for _ in range(5)] == [None] * 5
+    assert patience.read("D", len, "four") == 4
+    assert patience.read("S", len, "four") == 4
+    with pytest.raises(FileNotFoundError):
+        patience.read("D", Path.read_text, tmp_path / "none")
+    assert time.monotonic() - began < 30
+    os.close(os.open(pipe, os.O_RDWR))  # so that they end
 
 
 def test_the_looker_finds_itself_and_its_parents():
@@ -285,7 +301,16 @@ def test_a_folder_that_anybody_may_write_into_exposes_what_is_in_it(mode, expose
     assert here.exposed == missing.exposed == [str(tmp_path / "work")] * exposed
 
 
-PROGRAMS = [("processes", ()), ("sockets", ()), ("disks", ("/x",)), ("interpreter", ("python3", "pip", ""))]
+PROGRAMS = [
+    ("processes", ()),
+    ("sockets", ()),
+    ("disks", ("/x",)),
+    ("interpreter", ("python3", "pip", "")),
+    ("launched", ("/x",)),
+    ("leftovers", ("/x",)),
+    ("sweep", ("[]", "[]")),
+    ("end", ("TERM", "[]")),
+]
 
 
 @pytest.mark.parametrize(("name", "args"), PROGRAMS)

@@ -20,7 +20,7 @@ import pytest
 from deploy import host, leftovers
 from deploy.checks import Case
 from deploy.checks import leftovers as check
-from deploy.facts import known
+from deploy.facts import known, launched
 from deploy.facts import leftovers as facts
 from deploy.facts.leftovers import Item, Leftovers, Segment
 from deploy.leftovers import Belongings
@@ -39,7 +39,8 @@ def seen(*files: Item, **more: Any) -> Leftovers:
     return Leftovers(files, **{**base, **more})
 
 
-OURS = Belongings(frozenset({(1, 7)}), ("/dev/shm/x",), frozenset({3}))
+NAMES = ("sgl_shm_mq_40_a1b2c3d4", "sgl_shm_mq_40_a1", "psm_0a1b2c3d", "tmpabc", "x")
+OURS = Belongings(frozenset((1, 7, f"/dev/shm/{name}") for name in NAMES), frozenset({3}))
 
 FATES: dict[str, tuple[Leftovers, Belongings, str]] = {
     "pid in the name is gone": (seen(item("sgl_shm_mq_40_a1b2c3d4")), Belongings(), "dead: pid 40 in its name is gone"),
@@ -86,7 +87,21 @@ def test_a_segment_goes_when_its_maker_was_ended_and_nobody_has_it(segment: Segm
 
 def test_what_processes_use_is_known_while_they_live() -> None:
     found = seen(item("a", 40), item("b", 50, inode=8), segments=(Segment(3, 8, 40, 1, ME), Segment(4, 8, 50, 1, ME)))
-    assert leftovers.of([40], found) == Belongings(frozenset({(1, 7)}), ("/dev/shm/a",), frozenset({3}))
+    assert leftovers.of([40], found) == Belongings(frozenset({(1, 7, "/dev/shm/a")}), frozenset({3}))
+
+
+def test_what_runs_wrote_down_counts_for_theirs_and_what_is_not_whole_does_not(tmp_path: Path) -> None:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    whole = {"boot": boot, "files": [[1, 7, "/dev/shm/x"]], "segments": [3]}
+    texts = [json.dumps(whole), json.dumps({**whole, "boot": "before", "files": [[2, 2, "/dev/shm/y"]]})]
+    for number, text in enumerate([*texts, "", "[]", '{"boot": 1}', json.dumps({**whole, "files": [["a", 1, 2]]})]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "pid").write_text(f"40 40 {boot}\n")
+        (folder / "shared.json").write_text(text)
+    left = leftovers.remembered(launched.read(cast("Any", Here()), str(tmp_path)))
+    assert left == Belongings(frozenset({(1, 7, "/dev/shm/x")}), frozenset({3}))
+    assert left | OURS == OURS
 
 
 RUN = "/w/m/kimi/runs/r1"
@@ -183,8 +198,8 @@ def test_who_listens_on_a_socket_is_its_user_and_a_dead_one_is_removed(tmp_path:
         found = facts.read(cast("Any", Here()))
         assert [one.users for one in found.files if one.path == str(path)] == [(os.getpid(),)]
         left = leftovers.of([os.getpid()], found)
-        assert str(path) in left.paths
-        left = Belongings(frozenset(one.key for one in found.files if one.path == str(path)), (str(path),))
+        assert str(path) in {key[2] for key in left.keys}
+        left = Belongings(frozenset(one.key for one in found.files if one.path == str(path)))
         assert leftovers.sweep(cast("Any", OneOf(path)), left) == "", "it is in use"
     assert path.exists()
     assert leftovers.sweep(cast("Any", OneOf(path)), left) == "1 pieces of shared memory removed, 0 MiB"

@@ -70,6 +70,9 @@ CASES: dict[str, tuple[list[dict[str, Any]], list[Launch], dict[int, str]]] = {
     "another deployment's, started from within": ([SERVER, process(14, 11, OTHER)], [], {11: ""}),
     "a folder that begins as ours": ([process(14, 1, f"{RUNS}-old/r1")], [], {}),
     "an environment that may not be read": ([process(14, 1, None)], [], {}),
+    "who keeps the log short": (
+        [LAUNCHER, process(12, 10, writes=[f"{RUN}/logcap.log"]), process(13, 10)], [HERE], {10: "", 13: "child of"},
+    ),
     "a zombie": ([LAUNCHER, process(12, 10, RUN, state="Z")], [], {10: ""}),
     "a zombie with threads that live": ([process(12, 1, RUN, state="Z", threads=3)], [], {12: "names run"}),
     "our own connection, though it bears the mark": (
