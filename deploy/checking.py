@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from itertools import chain
 
 import click
 
-from deploy import checks, drafts, looking, record
+from deploy import checks, drafts, looking, probes, record
 from deploy.checks import Case
 from deploy.deploying import place
 from deploy.errors import CheckFailed, DeployError, NoPython, Undecided, Unreachable
@@ -25,8 +26,8 @@ COLOURS = {"PASS": "green", "WARN": "yellow", "FAIL": "red", "UNKNOWN": "magenta
 Found = list[tuple[str, Finding, bool]]  # host, what was found there, whether it is waived
 
 
-def of_profile(wish: Wish, session: Session) -> Found:
-    """What is found on the hosts of a profile."""
+def of_profile(wish: Wish, session: Session, deep: Sequence[str] = ()) -> Found:
+    """What is found on the hosts of a profile, by the checks and by the probes that are named."""
     with drafts.found(wish.profile, wish.inventory, session.remotes) as draft:
         plan = wish.plan(draft)
         nodes = {node.host.name: node for node in plan.nodes}
@@ -36,12 +37,12 @@ def of_profile(wish: Wish, session: Session) -> Found:
             remote.place = place(node, record.new_id(), session, Asked())
             return _case(node, remote)
 
-        return _found(session, case)
+        return _found(session, case, deep)
 
 
-def of_hosts(session: Session) -> Found:
+def of_hosts(session: Session, deep: Sequence[str] = ()) -> Found:
     """What is found on hosts, whatever shall run there."""
-    return _found(session, lambda remote: _case(None, remote))
+    return _found(session, lambda remote: _case(None, remote), deep)
 
 
 def report(found: Found, unreachable: Iterable[str], *, as_json: bool) -> int:
@@ -66,7 +67,7 @@ def _case(node: Node | None, remote: Remote) -> Case:
     return Case(remote.host, looking.look(remote, looking.about(node, remote)), node, remote)
 
 
-def _found(session: Session, case: Callable[[Remote], Case]) -> Found:
+def _found(session: Session, case: Callable[[Remote], Case], deep: Sequence[str]) -> Found:
     """All hosts side by side, then beside each other; a host that was not understood is told as such."""
     cases: dict[str, Case] = {}
     each: dict[str, list[Finding]] = {}
@@ -78,7 +79,8 @@ def _found(session: Session, case: Callable[[Remote], Case]) -> Found:
     failed = session.each(one)
     for name, error in failed.items():
         each[name] = [_unseen(error)]
-    for name, finding in checks.across([cases[name] for name in session.remotes if name in cases]):
+    ordered = [cases[name] for name in session.remotes if name in cases]
+    for name, finding in chain(checks.across(ordered), probes.run(deep, ordered)):
         each[name].append(finding)
     return [
         (name, finding, finding.verdict == "FAIL" and finding.check in _waive(cases.get(name)))

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import Any
 
 from deploy import compare, drafts, words
+from deploy.checks import flags
 from deploy.errors import ConfigError
+from deploy.findings import Finding
+from deploy.legible import clean
 from deploy.plan import Node, Plan
 from deploy.recipe import REPLACE, VERIFY, taken
 from deploy.session import Session
@@ -25,7 +30,8 @@ def document(wish: Wish, session: Session, *, offline: bool) -> dict[str, Any]:
         raise ConfigError("a draft that lies on a host cannot be planned offline", remedy="leave --offline out")
     with drafts.found(wish.profile, wish.inventory, session.remotes) as draft:
         plan = wish.plan(draft)
-        nodes = [_node(node, session, failed) for node in plan.nodes]
+        with ThreadPoolExecutor(thread_name_prefix="plan") as pool:  # an engine is asked for its flags, on each host
+            nodes = list(pool.map(lambda node: _node(node, session, failed), plan.nodes))
     verify = all(node["now"].get("mode") == "verify" for node in nodes)
     return {
         "deployment": plan.deployment,
@@ -40,6 +46,7 @@ def _replicas(plan: Plan) -> list[list[str]]:
 
 
 def _node(node: Node, session: Session, failed: dict[str, Any]) -> dict[str, Any]:
+    now = _now(node, session, failed)
     return {
         "host": node.host.name,
         "rank": node.rank,
@@ -53,8 +60,19 @@ def _node(node: Node, session: Session, failed: dict[str, Any]) -> dict[str, Any
         and {"from": node.draft.source, "release": node.draft.digest, "bytes": node.draft.manifest.size},
         "launch.sh": node.launch_script,
         "env file": words.environment(node.env) + _masked(node),
-        "now": _now(node, session, failed),
+        "flags": [asdict(one) for one in _flags(node, session) if one.verdict != "PASS"] if _new(now) else [],
+        "now": now,
     }
+
+
+def _new(now: Mapping[str, str]) -> bool:
+    """Whether a server would be started."""
+    return now["mode"] not in ("verify", "unknown")
+
+
+def _flags(node: Node, session: Session) -> Iterator[Finding]:
+    name = node.host.name
+    return flags.found(node, session.remotes[name], session.machines[name].work)
 
 
 def _masked(node: Node) -> str:
@@ -92,6 +110,8 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         yield f"  digest   {node['digest']}"
         if node["secrets not here"] and node["now"]["mode"] != "verify":
             yield f"  secrets  not in the environment, without them `up` refuses: {', '.join(node['secrets not here'])}"
+        for one in node["flags"]:
+            yield f"  flags    {one['verdict']}: {clean('; '.join(filter(None, (one['what'], one['remedy']))))}"
         yield "  env"
         yield from (f"    {line}" for line in node["env file"].splitlines())
         yield "  launch.sh"

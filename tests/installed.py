@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from deploy import environments
-from tests import places
+from deploy.environments import Installed
+from tests import overlays, places
 from tests.places import Place
 from tests.project import Done, Project, free_port, until
 
@@ -21,6 +22,19 @@ def needs(environment: str) -> None:
     if environments.locate(environment) is None:
         told = f"deploy engine install {environment}"
         pytest.fail(told) if os.environ.get("CI") else pytest.skip(told)
+
+
+def overlay(name: str) -> Installed:
+    """An environment, or another version on top of one; a machine without it skips, CI fails."""
+    base = name if name.endswith("-cpu") else overlays.BASE
+    needs(base)
+    found = environments.locate(name) if base == name else overlays.locate(name)
+    if found is None:
+        told = f"python -m tests.overlays {name}"
+        if os.environ.get("CI"):
+            pytest.fail(told)
+        pytest.skip(told)
+    return found
 
 
 class Deployment:

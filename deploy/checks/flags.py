@@ -9,18 +9,22 @@ from deploy.findings import Finding
 from deploy.flags import asking, judging
 from deploy.flags.asking import Asked
 from deploy.plan import Node
+from deploy.remote import Remote
 
 
 def check(case: Case) -> Iterator[Finding]:
     """Nothing is said of a server that is no engine of ours: only its own command line is known."""
-    node, remote = case.node, case.remote
-    if node is None or node.engine.DISTRIBUTION is None:
-        return
+    if case.node:
+        yield from found(case.node, case.remote, case.remote.place.machine.work)
+
+
+def found(node: Node, remote: Remote, work: str) -> Iterator[Finding]:
+    """What is wrong with the node's flags; the host's work folder keeps what the engine told."""
     words = [str(word) for word in node.argv]
     called = node.engine.called(words)
-    if called is None:
+    if called is None or node.engine.DISTRIBUTION is None:
         return
-    known = asking.grammar(asked(node, remote.interpreter[0]), remote, f"{remote.place.machine.work}/cache")
+    known = asking.grammar(asked(node, remote.interpreter[0]), remote, f"{work}/cache")
     if isinstance(known, str):
         yield Finding("flags", "UNKNOWN", "the engine does not tell which flags it takes", known)
         return

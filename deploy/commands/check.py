@@ -9,8 +9,11 @@ from deploy.options import Options
 
 
 @click.command
+@click.option(
+    "--deep", metavar="NAME,...", default="", help="Measure as well: disk, links (between hosts), nccl (between GPUs)."
+)
 @looking()
-def check(options: Options) -> int:
+def check(options: Options, deep: str) -> int:
     """Run every check on hosts, and change nothing: those of a profile, or without one, of the hosts alone.
 
     Exit 5 on a FAIL, 3 if a host cannot be reached, 10 if a check could not tell.
@@ -20,18 +23,20 @@ def check(options: Options) -> int:
       deploy check
       deploy check --hosts 'gpu[1-4]' --json
       deploy check profile=kimi-eagle3 draft.path=new/
+      deploy check profile=kimi-eagle3 --deep disk,links,nccl
     """
-    from deploy import checking, running, wish
+    from deploy import checking, probes, running, wish
     from deploy.session import Session
 
+    wanted = probes.named(deep)
     with Session(options.command("check")) as session:
         if options.words:
             wished = wish.load(None, options)
             unreachable = session.ask(wished.hosts)
             running.told(unreachable, session)
-            found = checking.of_profile(wished, session)
+            found = checking.of_profile(wished, session, wanted)
         else:
             unreachable = session.connect(running.hosts(options))
             running.told(unreachable, session)
-            found = checking.of_hosts(session)
+            found = checking.of_hosts(session, wanted)
         return checking.report(found, unreachable, as_json=options.json)

@@ -22,7 +22,7 @@ READY = re.compile(r"listening on http://")
 READY_PATH = "/health"
 INFO = ("/props",)
 METRICS = "/metrics"
-STEPS = "draft-max"
+STEPS = "spec-draft-n-max"  # newer ones refuse `draft-max`
 ELSEWHERE: tuple[str, ...] = ()
 STREAM: Mapping[str, Any] = MappingProxyType({})  # the last chunk has `timings` in any case
 SECRETS: Mapping[str, str] = {}
@@ -37,7 +37,7 @@ ALIASES = spelled(
         "alias": "a",
         "n-gpu-layers": "gpu-layers ngl",
         "model-draft": "md spec-draft-model",
-        "draft-max": "draft draft-n spec-draft-n-max",
+        "spec-draft-n-max": "draft draft-n draft-max",
         # with one dash, which `args` has no way to say
         "batch-size": "b",
         "cache-type-k": "ctk",
@@ -80,7 +80,7 @@ FIELDS = {
     "port": "port",
     "model-draft": "draft.path",
     "spec-type": "speculative.algorithm",
-    "draft-max": "speculative.num_steps",
+    "spec-draft-n-max": "speculative.num_steps",
 }
 VALUES = {"spec-type": {type_: algorithm for algorithm, type_ in SPECULATION.items()}}
 GPU_FLAGS: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ def command(request: Request) -> Command:
         flags |= {
             "model-draft": request.draft,
             "spec-type": _spec_type(profile.speculative.algorithm),
-            "draft-max": profile.speculative.num_steps,
+            "spec-draft-n-max": profile.speculative.num_steps,
         }
     flags_words = words(ALIASES, flags, profile.args)
     if profile.engine.binary:

@@ -12,6 +12,7 @@ from deploy.engines import Called, Command, Counters, Loaded, Question, Request,
 from deploy.engines._counts import count, part, word
 from deploy.engines._flags import spelled, words
 from deploy.engines._vllm_explain import DIALECT, FATAL, explain
+from deploy.engines._vllm_flags import ELSEWHERE
 from deploy.engines._vllm_log import WORDS, marks, order, progress
 from deploy.engines._vllm_ports import ports
 from deploy.errors import ConfigError
@@ -24,7 +25,6 @@ INFO = ("/v1/models",)  # its /server_info is for developers alone (VLLM_SERVER_
 METRICS = "/metrics"
 PORT = 8000
 STEPS = "speculative-config.num_speculative_tokens"
-ELSEWHERE: tuple[str, ...] = ()
 STREAM: Mapping[str, Any] = MappingProxyType({})
 SECRETS: Mapping[str, str] = {"api-key": "VLLM_API_KEY"}  # its --config file would do as well, but it logs its flags
 
@@ -68,7 +68,7 @@ FIELDS = {
 VALUES = {"speculative-config.method": {method: algorithm for algorithm, method in METHODS.items()}}
 GPU_FLAGS: tuple[str, ...] = ()
 
-__all__ = ["DIALECT", "FATAL", "WORDS", "explain", "marks", "order", "ports", "progress"]
+__all__ = ["DIALECT", "ELSEWHERE", "FATAL", "WORDS", "explain", "marks", "order", "ports", "progress"]
 
 
 def command(request: Request) -> Command:

@@ -123,7 +123,7 @@ def _beside(said: str, elsewhere: Sequence[str]) -> list[str]:
 
 def _other(said: str, grammar: Grammar, elsewhere: Sequence[str]) -> str:
     """The flag by which this version says what another one says by `said`."""
-    found = [(word, grammar.by_name.get(word.partition("=")[0])) for word in _beside(said, elsewhere)]
+    found = [(word, grammar.by_name.get(re.split("[=.]", word)[0])) for word in _beside(said, elsewhere)]
     there = [word for word, option in found if option and not option.deprecated]
     return f"use {' or '.join(there)}" if there else ""
 

@@ -53,12 +53,14 @@ def conduct(job: dict[str, Any]) -> dict[str, Any]:
     told: dict[int, dict[str, Any]] = {}
     hung, until = False, time.monotonic() + job["seconds"]
     ended: set[int] = set()
-    while len(ended) < len(children):
+    while not hung and len(ended) < len(children):
+        left = min(float(job["still"]), until - time.monotonic())
+        hung = left <= 0
         try:
-            number, said = heard.get(timeout=max(0.1, min(job["still"], until - time.monotonic())))
+            number, said = heard.get(timeout=max(left, 0.01))
         except queue.Empty:
             hung = True
-            break
+            continue
         if said is None:
             ended.add(number)
             if told.get(number, {}).get("phase") != "done":

@@ -7,9 +7,10 @@
      "cache": "~/.deploy/cache" or "", "timeout": 120}
 
 The answer is that of the program, with "cached" set where it was remembered. It is kept under the digest of the
-engine's version and of the sources that decide it (asked anew each time, a tenth of a second), of the program and of
-the question, so nothing is remembered wrongly and nothing needs to be forgotten; the oldest of many goes. Whatever
-fails, fails as {"error": ..., "unsupported": true} with exit status 0, and is not kept.
+engine's version and of the sources that decide it, of the program and of the question. Where anything is kept the
+engine is first asked for the former (a tenth of a second), so nothing is remembered wrongly and nothing needs to be
+forgotten; the oldest of many goes. Whatever fails, fails as {"error": ..., "unsupported": true} with exit status 0, and
+is not kept.
 """
 
 from __future__ import annotations
@@ -39,20 +40,26 @@ def ask(job: dict[str, Any]) -> dict[str, Any]:
     program = shutil.which(os.path.expanduser(job["python"]))
     if program is None:
         return _failed("{} does not exist, or cannot be executed".format(job["python"]))
-    told = _run(program, job, "fingerprint", b"", QUICK)
-    if told.get("error"):
-        return told
-    question = json.dumps(job["question"], sort_keys=True)
-    identity = json.dumps([told, program, job["env"], job["program"], question], sort_keys=True)
-    key = hashlib.sha256(identity.encode()).hexdigest()
     cache = Path(os.path.expanduser(job["cache"])) if job["cache"] else None
-    kept = _recall(cache, key)
-    if kept is not None:
-        return {**kept, "cached": True}
+    question = json.dumps(job["question"], sort_keys=True)
+    if cache and any(cache.glob("*.json")):
+        told = _run(program, job, "fingerprint", b"", QUICK)
+        if told.get("error"):
+            return told
+        kept = _recall(cache, _key(told, program, job, question))
+        if kept is not None:
+            return {**kept, "cached": True}
     answer = _run(program, job, "answer", question.encode(), job["timeout"])
     if not answer.get("unsupported"):
-        _keep(cache, key, answer)
+        _keep(cache, _key(answer, program, job, question), answer)
     return answer
+
+
+def _key(told: dict[str, Any], program: str, job: dict[str, Any], question: str) -> str:
+    """By what an engine says of itself, which stands in its answer as well."""
+    same = {name: told[name] for name in ("engine", "version", "sources") if name in told}
+    identity = json.dumps([same, program, job["env"], job["program"], question], sort_keys=True)
+    return hashlib.sha256(identity.encode()).hexdigest()
 
 
 def _run(program: str, job: dict[str, Any], what: str, stdin: bytes, timeout: float) -> dict[str, Any]:

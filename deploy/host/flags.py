@@ -31,7 +31,7 @@ import time
 from typing import Any
 
 from deploy.host.installed import HIDE, fingerprint
-from deploy.host.llama_flags import FLAGS, KEY_FILE, attribute
+from deploy.host.llama_server import FLAGS, KEY_FILE, attribute
 
 # What defines the flags, below the package's folder.
 SOURCES = {
@@ -60,7 +60,7 @@ WORDS = 300  # characters of what an engine says of one flag
 PATIENCE = 60.0  # seconds for a program's --help, which may look for GPUs first
 
 
-def main() -> None:
+def tell() -> None:
     engine, what = sys.argv[1:3]
     sys.path[:] = [entry for entry in sys.path if entry]  # the current folder must not count
     answer_to = os.dup(1)
@@ -234,4 +234,4 @@ ENGINES = {"sglang": sglang, "vllm": vllm, "xllamacpp": xllamacpp}
 
 
 if __name__ == "__main__":
-    main()
+    tell()

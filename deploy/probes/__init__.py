@@ -2,7 +2,7 @@
 
 A probe is a module of this package with `probe(cases) -> Iterable[tuple[str, Finding]]`: hosts as one look showed them,
 and what is found, each with the name of its host. It is bounded in time, changes nothing that stays, and what it cannot
-measure is UNKNOWN, with the reason. The first line of its docstring is its line in the help.
+measure is UNKNOWN, with the reason.
 """
 
 from __future__ import annotations
@@ -27,28 +27,35 @@ class Probe(Protocol):
         """Measure; (host, what was found)."""
 
 
-def names() -> list[str]:
-    """The probes there are."""
-    return registry.names(__name__)
-
-
-def line(name: str) -> str:
-    """What a probe measures, in a line."""
-    return (registry.load(__name__, name, "probe").__doc__ or "").partition("\n")[0]
+def named(words: str) -> list[str]:
+    """The probes that "disk,links" names, each once. ConfigError where there is none of a name."""
+    wanted = list(dict.fromkeys(filter(None, map(str.strip, words.split(",")))))
+    for name in wanted:
+        _load(name)
+    return wanted
 
 
 def run(wanted: Sequence[str], cases: Sequence[Case]) -> Told:
-    """The probes of these names, one after the other, since they would disturb each other.
+    """The probes of these names, one after the other, since they would disturb each other."""
+    for name in wanted:
+        yield from _load(name).probe(cases)
 
-    ConfigError, before any is started, where there is none of a name.
-    """
-    for probe in [cast("Probe", registry.load(__name__, name, "probe")) for name in dict.fromkeys(wanted)]:
-        yield from probe.probe(cases)
+
+def _load(name: str) -> Probe:
+    return cast("Probe", registry.load(__name__, name, "probe"))
+
+
+def profiled(probe: str, cases: Sequence[Case]) -> Told:
+    """What is told of hosts for which no profile says what is to be measured."""
+    for case in cases:
+        if case.node is None:
+            remedy = f"deploy check profile=NAME --deep {probe}"
+            yield case.host.name, finding(probe, "UNKNOWN", "only a profile says what is to be measured", remedy=remedy)
 
 
 def finding(probe: str, verdict: Verdict, what: str, evidence: str = "", remedy: str = "") -> Finding:
-    """A finding under the name by which the probe is asked for."""
-    return Finding(probe, verdict, what, evidence, remedy)
+    """A finding under the probe's name, which is told apart from that of a check."""
+    return Finding(f"deep-{probe}", verdict, what, evidence, remedy)
 
 
 def side_by_side(act: Callable[[Case], T], cases: Sequence[Case]) -> Iterator[tuple[Case, T | RemoteFailed]]:

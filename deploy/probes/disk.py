@@ -10,7 +10,7 @@ from deploy.checks import Case
 from deploy.errors import RemoteFailed
 from deploy.findings import Finding
 from deploy.plan import Node
-from deploy.probes import Told, amount, finding, side_by_side, unknown
+from deploy.probes import Told, amount, finding, profiled, side_by_side, unknown
 from deploy.when import span
 
 SECONDS = 4  # of each measurement
@@ -19,7 +19,8 @@ PATIENCE = 90.0  # seconds for all of a host
 
 
 def probe(cases: Sequence[Case]) -> Told:
-    """Nothing without a profile: it names the files."""
+    """All hosts side by side; a profile names the files."""
+    yield from profiled("disk", cases)
     wanted = [case for case in cases if case.node]
     for case, told in side_by_side(_measured, wanted):
         if isinstance(told, RemoteFailed):

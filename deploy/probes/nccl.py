@@ -6,20 +6,19 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deploy import host, visible
+from deploy import foreign, host, visible
 from deploy.checks import Case
 from deploy.errors import RemoteFailed
 from deploy.facts import gpu_health, gpus, topology
 from deploy.facts.gpus import Gpu, Gpus
 from deploy.findings import Finding
 from deploy.plan import Node
-from deploy.probes import Told, amount, finding, side_by_side, unknown
+from deploy.probes import Told, amount, finding, profiled, side_by_side, unknown
 
 SMALL, LARGE = 64 << 10, 256 << 20  # bytes: of one decoded token of a large model, and what fills every link
 ON_A_CPU = 16 << 20
 STILL = 60.0  # seconds without a word from any rank: torch from a cold disk takes 30
 SECONDS = 240.0  # for all of it
-IDLE_MIB = 1024  # more is somebody's
 # GB/s one way of a PCIe lane by generation: 8, 16, 32 and 64 GT/s, and two of older ones.
 LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 # What is too little, as a part of what the links carry one way. Ours: it is to find what is broken, not what is slow.
@@ -38,6 +37,7 @@ PEER = (
 
 def probe(cases: Sequence[Case]) -> Told:
     """Each host by itself; none whose GPUs are in use."""
+    yield from profiled("nccl", cases)
     wanted = [case for case in cases if case.node]
     for case, told in side_by_side(measured, wanted):
         found = unknown("nccl", told) if isinstance(told, RemoteFailed) else told
@@ -73,7 +73,7 @@ def in_the_way(there: Gpus, taken: Sequence[Gpu], wrong: str) -> Finding | None:
     held += [
         f"GPU {gpu.index}: {gpu.memory_used_mib} MiB are used"
         for gpu in taken
-        if gpu.memory_used_mib is None or gpu.memory_used_mib > IDLE_MIB
+        if gpu.memory_used_mib is None or gpu.memory_used_mib > foreign.idle_mib(gpu)
     ]
     if held:
         return finding("nccl", "UNKNOWN", "the GPUs are in use, and are left alone", "\n".join(held), "stop what runs")
@@ -101,7 +101,10 @@ def expectation(case: Case, indices: Sequence[int]) -> tuple[float, str] | None:
         healths = case.facts[gpu_health.FACT].all or ()
     except RemoteFailed:
         return None
-    if linked.nvlinked(indices):
+    nvlinked = linked.nvlinked(indices)
+    if nvlinked is None:
+        return None
+    if nvlinked:
         sums = [sum(speed or 0.0 for speed in one.speeds) for one in linked.nvlinks or () if one.gpu in indices]
         least = min(sums, default=0.0)
         return (least * 1e9, "NVLink") if least else None

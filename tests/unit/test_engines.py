@@ -106,8 +106,8 @@ LLAMA = [
     ("m", "--model"),
     ("md", "--model-draft"),
     ("spec-draft-model", "--model-draft"),
-    ("draft", "--draft-max"),
-    ("draft-n", "--draft-max"),
+    ("draft", "--spec-draft-n-max"),
+    ("draft-n", "--spec-draft-n-max"),
     ("a", "--alias"),
     ("host", "--host"),
 ]

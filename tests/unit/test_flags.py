@@ -21,7 +21,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deploy import flags, host
-from deploy.engines._sglang_flags import ELSEWHERE
+from deploy.engines import vllm
+from deploy.engines.sglang import ELSEWHERE
 from deploy.flags import Grammar
 from deploy.flags.asking import Asked, grammar
 from deploy.flags.judging import judged
@@ -118,13 +119,13 @@ def test_everything_that_is_wrong_is_told_at_once():
     assert [finding.verdict for finding in found] == ["FAIL", "FAIL", "FAIL", "WARN"]
 
 
-@pytest.mark.parametrize("row", ELSEWHERE)
+@pytest.mark.parametrize("row", [*ELSEWHERE, *vllm.ELSEWHERE])
 def test_a_row_has_the_newest_spelling_first(row):
     """So its newest is offered where both are there; and no spelling stands in two rows."""
     words = row.split()
     assert len(words) > 1
     assert all(word.startswith("--") for word in words)
-    assert [other for other in ELSEWHERE if set(other.split()) & set(words)] == [row]
+    assert [other for other in [*ELSEWHERE, *vllm.ELSEWHERE] if set(other.split()) & set(words)] == [row]
 
 
 # ---- our reading against argparse ------------------------------------------------------------------------------------
