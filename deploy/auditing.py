@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from deploy import host, render, running, telling
+from deploy import host, render, running, tables
 from deploy.options import Options
 from deploy.session import Session
 
@@ -38,7 +38,7 @@ def report(options: Options, limit: int) -> int:
     if options.json:
         click.echo(json.dumps(lines[-limit:], indent=1))
     elif lines:
-        telling.table(commands(lines)[-limit:], COLUMNS)
+        tables.table(commands(lines)[-limit:], COLUMNS)
     elif not silent and not failed:
         click.echo("nothing was changed on these hosts so far", err=True)
     return 3 if silent else next((error.exit_code for error in failed.values()), 0)

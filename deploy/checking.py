@@ -32,17 +32,20 @@ def of_profile(wish: Wish, session: Session, deep: Sequence[str] = ()) -> Found:
         plan = wish.plan(draft)
         nodes = {node.host.name: node for node in plan.nodes}
 
+        texts = looking.Texts()
+
         def case(remote: Remote) -> Case:
             node = nodes[remote.host.name]
             remote.place = place(node, record.new_id(), session, Asked())
-            return _case(node, remote)
+            return _case(node, remote, texts)
 
         return _found(session, case, deep)
 
 
 def of_hosts(session: Session, deep: Sequence[str] = ()) -> Found:
     """What is found on hosts, whatever shall run there."""
-    return _found(session, lambda remote: _case(None, remote), deep)
+    texts = looking.Texts()
+    return _found(session, lambda remote: _case(None, remote, texts), deep)
 
 
 def report(found: Found, unreachable: Iterable[str], *, as_json: bool) -> int:
@@ -63,8 +66,8 @@ def report(found: Found, unreachable: Iterable[str], *, as_json: bool) -> int:
     return Undecided.exit_code if "UNKNOWN" in verdicts else 0
 
 
-def _case(node: Node | None, remote: Remote) -> Case:
-    return Case(remote.host, looking.look(remote, looking.about(node, remote)), node, remote)
+def _case(node: Node | None, remote: Remote, texts: looking.Texts) -> Case:
+    return Case(remote.host, looking.look(remote, looking.about(node, remote), texts=texts), node, remote)
 
 
 def _found(session: Session, case: Callable[[Remote], Case], deep: Sequence[str]) -> Found:

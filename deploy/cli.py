@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import os
 import sys
@@ -104,6 +105,8 @@ def main() -> None:
         sys.exit(shells.answer(deploy))
     from deploy.render import guard
 
+    # hundreds of modules are made, and nothing of them is garbage: looking for it is a tenth of a short command
+    gc.set_threshold(100_000)
     guard()
     try:
         code = deploy.main(standalone_mode=False, color=_colour())
@@ -118,6 +121,7 @@ def main() -> None:
     except Exception as error:
         _failed(DeployError(f"this is a bug of deploy: {error!r}"))
         raise
+    gc.freeze()  # nor need it be looked for at the end
     sys.exit(_received(code if isinstance(code, int) else 0))
 
 

@@ -19,13 +19,14 @@ from deploy.errors import ConfigError, Interrupted
 from deploy.events import Event
 from deploy.options import Options
 from deploy.plan import Node, Plan, Replica
+from deploy.project import home
 from deploy.recipe import REPLACE, ROLLBACK, VERIFY, Recipe, taken
 from deploy.record import Recorder
 from deploy.remote import Remote
 from deploy.runner import Course, Failure
 from deploy.session import Readers, Session
 from deploy.state import Asked, Place, Run
-from deploy.wish import Wish, home
+from deploy.wish import Wish
 
 
 def bring_up(wish: Wish, options: Options, session: Session, *, fresh: bool) -> int:

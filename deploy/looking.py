@@ -15,19 +15,34 @@ from deploy.remote import Remote
 PATIENCE = 20.0  # seconds that one question may take on a host: a driver without persistence takes some to wake
 
 
-def look(remote: Remote, about: About, wanted: Iterable[Fact[Any]] | None = None) -> Facts:
-    """Ask for all facts, or for those that are wanted."""
+class Texts(dict[str, str]):
+    """The programs' texts by name, each put together when it is first wanted: for who looks at several hosts."""
+
+    def __missing__(self, name: str) -> str:
+        self[name] = text = host.source(name)
+        return text
+
+
+def look(
+    remote: Remote,
+    about: About,
+    wanted: Iterable[Fact[Any]] | None = None,
+    patience: float = PATIENCE,
+    texts: Texts | None = None,
+) -> Facts:
+    """Ask for all facts, or for those that are wanted; `patience`: seconds for each question."""
+    texts = Texts() if texts is None else texts
     facts = list(every() if wanted is None else wanted)
     asked = {fact.name: fact.questions(about) for fact in facts}
     questions = {f"{name}.{which}": one for name, several in asked.items() for which, one in several.items()}
-    programs = {one.name: host.source(one.name) for one in questions.values() if not isinstance(one, Command)}
+    programs = {one.name: texts[one.name] for one in questions.values() if not isinstance(one, Command)}
     message = {
-        "seconds": PATIENCE,
+        "seconds": patience,
         "programs": programs,
         "questions": {name: _said(one) for name, one in questions.items()},
     }
     began, sent = time.monotonic(), time.time()
-    answer = remote.python(host.source("look"), timeout=PATIENCE + 10, stdin=json.dumps(message).encode())
+    answer = remote.python(texts["look"], timeout=patience + 10, stdin=json.dumps(message).encode())
     took = time.monotonic() - began
     answers = {
         name: {which: Answer(*answer["answers"][f"{name}.{which}"]) for which in several}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.errors import ConfigError
+from deploy.options import Options
 
 INVENTORY = "inventory.yaml"
 
@@ -72,6 +73,11 @@ def find(start: Path | None = None, chosen: Path | None = None) -> Project | Non
 def find_or_builtin(start: Path | None = None, chosen: Path | None = None) -> Project:
     """The same; the project that comes with the tool where there is none."""
     return find(start, chosen) or Project(builtin())
+
+
+def home(options: Options) -> Project:
+    """The project that is meant: --project, the nearest one, or the one that comes with the tool."""
+    return find_or_builtin(chosen=options.project)
 
 
 def owner(file: Path) -> Path:

@@ -16,7 +16,7 @@ from deploy.errors import Interrupted, Locked, NoPython, RemoteFailed
 from deploy.events import Event, Kind
 from deploy.inventory import Host
 from deploy.lease import Lease
-from deploy.transport import Process, Transport
+from deploy.transport import Configuration, Process, Transport
 from deploy.transport.http import HttpReply, HttpStream, request, stream
 
 if TYPE_CHECKING:
@@ -218,8 +218,8 @@ def jumps(where: Host) -> Mapping[str, Host]:
     return {where.jump: where.via, **jumps(where.via)} if where.jump and where.via else {}
 
 
-def reach(where: Host, emit: Emit, abort: threading.Event) -> Remote:
-    """Connect to a host. Unreachable when that fails."""
-    remote = Remote(where, transport.connect(where, jumps(where)), emit, abort)
+def reach(where: Host, emit: Emit, abort: threading.Event, said: Configuration | None = None) -> Remote:
+    """Connect to a host; `said`: see `transport.connect`. Unreachable when that fails."""
+    remote = Remote(where, transport.connect(where, jumps(where), said), emit, abort)
     remote.emit("host_connected")
     return remote

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from deploy import inventory, settings, transport
+from deploy import inventory, settings, state, transport
 from deploy.config import sources
-from deploy.deploying import course, key
 from deploy.errors import ConfigError, DeployError
 from deploy.inventory import LOCAL, Host, Inventory
 from deploy.options import Options, environ
 from deploy.plan import Node, Plan, Replica
 from deploy.profile import Profile
-from deploy.recipe import Recipe
+from deploy.project import home
 from deploy.remote import Remote
-from deploy.runner import Course
 from deploy.session import Session, together
-from deploy.state import Place, Run
-from deploy.wish import home
+from deploy.state import Machine, Place, Run
+
+if TYPE_CHECKING:
+    from deploy.recipe import Recipe
+    from deploy.runner import Course
 
 ONCE = {"waive", "evict"}  # a restart with another checkpoint is another case: it is waived anew, or not
 
@@ -81,23 +82,32 @@ def _unknown(deployment: str, host: str) -> Node:
     return Node(Host.model_validate({"name": host}), profile, 0, (), (), (), None)
 
 
-def hosts(options: Options) -> tuple[Host, ...]:
+def hosts(options: Options, found: Inventory | None = None) -> tuple[Host, ...]:
     """The hosts to be asked: --hosts, or all of the inventory and this machine, where profiles may say `localhost`."""
     here = [LOCAL] if transport.may_be_host() else []
-    found: Inventory = inventory.load(home(options).inventory)
+    found = found or inventory.load(home(options).inventory)
     if options.hosts:
         return found.select(options.hosts)
     return found.select(["all", *here] if found.hosts else LOCAL)
 
 
-def ask(options: Options, session: Session, *, all_must_answer: bool = False) -> dict[str, DeployError]:
+def ask(
+    options: Options,
+    session: Session,
+    *,
+    all_must_answer: bool = False,
+    read: Callable[[Remote], Machine] = state.read,
+) -> dict[str, DeployError]:
     """Ask the hosts what they have. Those that do not answer are named, and are an error if none does.
 
+    `read` is for who asks for more in the same round trip.
     Who would change something must hear from all: the deployment may be on the one that is silent.
     """
-    wanted = hosts(options)
-    failed = session.ask(wanted)
-    _leave_out_bystander(options, session, len(wanted))
+    found = inventory.load(home(options).inventory)
+    wanted = hosts(options, found)
+    failed = session.ask(wanted, read=read)
+    if not options.hosts and LOCAL not in found.hosts and len(wanted) > 1:
+        _leave_out_bystander(session)
     if failed and all_must_answer:
         raise _together(failed)
     told(failed, session)
@@ -118,11 +128,10 @@ def _together(failed: Mapping[str, DeployError]) -> DeployError:
     return error
 
 
-def _leave_out_bystander(options: Options, session: Session, asked: int) -> None:
+def _leave_out_bystander(session: Session) -> None:
     """Where nothing runs on this machine, and no inventory names it, it is no part of the answer."""
-    found: Inventory = inventory.load(home(options).inventory)
     machine = session.machines.get(LOCAL)
-    if options.hosts or LOCAL in found.hosts or machine is None or asked == 1:
+    if machine is None:
         return
     if not any(one.current and (one.current.alive or one.current.left) for one in machine.deployments.values()):
         session.keep(name for name in session.machines if name != LOCAL)
@@ -204,6 +213,8 @@ def narrowed(options: Options, running: Running) -> Plan:
 
 def courses(plan: Plan, recipe: Recipe, session: Session) -> list[Course]:
     """The deployment's replicas on a recipe, each host at the place of its current run."""
+    from deploy.deploying import course
+
     for node in plan.nodes:
         placed(node, session)
     return [course(replica, recipe, session) for replica in plan.replicas]
@@ -211,6 +222,8 @@ def courses(plan: Plan, recipe: Recipe, session: Session) -> list[Course]:
 
 def placed(node: Node, session: Session) -> Remote:
     """The node's host, at the place of its current run."""
+    from deploy.deploying import key
+
     remote, machine = session.remotes[node.host.name], session.machines[node.host.name]
     run = machine.current(node.deployment)
     if run:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from deploy import lease, options, state
 from deploy.errors import CheckFailed, DeployError, Interrupted, NoPython, RemoteFailed
@@ -19,11 +19,14 @@ from deploy.events import Event
 from deploy.host import hide
 from deploy.inventory import Host
 from deploy.mask import masked
-from deploy.record import Recorder
 from deploy.remote import Remote, reach
-from deploy.render import View
-from deploy.runner import Course, Failure, run
 from deploy.state import Machine
+from deploy.transport import Configuration
+
+if TYPE_CHECKING:
+    from deploy.record import Recorder
+    from deploy.render import View
+    from deploy.runner import Course, Failure
 
 END = None
 HEARD = 0.2  # seconds until a Ctrl-C is heard at the latest
@@ -42,6 +45,7 @@ class Session:
     machines: dict[str, Machine] = field(default_factory=dict)
     _events: queue.SimpleQueue[Event | None] = field(default_factory=queue.SimpleQueue)
     _stack: ExitStack = field(default_factory=ExitStack)
+    _said: Configuration = field(default_factory=Configuration)
 
     def open(self, hosts: Iterable[Host], *, locked: bool) -> None:
         """Reach every host, side by side. Who fails is told after all have answered, with every name."""
@@ -49,9 +53,11 @@ class Session:
         if failed:
             raise together(failed)
 
-    def ask(self, hosts: Iterable[Host], *, locked: bool = False) -> dict[str, DeployError]:
-        """Reach hosts and ask what they have, and say which failed; the others are in hand."""
-        return self._all(hosts, lambda host: self._take(host, locked=locked))
+    def ask(
+        self, hosts: Iterable[Host], *, locked: bool = False, read: Callable[[Remote], Machine] = state.read
+    ) -> dict[str, DeployError]:
+        """Reach hosts and ask what they have (by `read`), and say which failed; the others are in hand."""
+        return self._all(hosts, lambda host: self._take(host, locked=locked, read=read))
 
     def connect(self, hosts: Iterable[Host]) -> dict[str, DeployError]:
         """Reach hosts, ask nothing, and say which failed; the others are in hand."""
@@ -79,19 +85,19 @@ class Session:
         hosts = [remote.host for remote in self.remotes.values()]
         return on_all(hosts, lambda host: act(self.remotes[host.name]))
 
-    def _take(self, host: Host, *, locked: bool) -> None:
+    def _take(self, host: Host, *, locked: bool, read: Callable[[Remote], Machine]) -> None:
         remote = self.reach(host)
         if locked:
             self._lock(host)
         else:
-            self.machines[host.name] = state.read(remote)
+            self.machines[host.name] = read(remote)
 
     def _reach(self, host: Host) -> None:
         self.reach(host)
 
     def reach(self, host: Host) -> Remote:
         """Connect to a host; it is in hand from then on."""
-        remote = reach(host, self._events.put, threading.Event())
+        remote = reach(host, self._events.put, threading.Event(), self._said)
         self._stack.callback(remote.transport.close)
         self.remotes[host.name] = remote
         return remote
@@ -117,6 +123,8 @@ class Session:
 
     def walk(self, courses: list[Course], readers: Readers) -> list[Failure]:
         """Walk the recipes in a thread of their own; here, the only reader of events owns the terminal."""
+        from deploy.runner import Failure, run  # a third of the start of a command that only looks
+
         failures: list[Failure] = []
 
         def conduct() -> None:

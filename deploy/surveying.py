@@ -12,16 +12,16 @@ from typing import Any
 
 import click
 
-from deploy import engines, environments, host, inventory, registry, settings, state, telling
+from deploy import engines, environments, host, inventory, registry, settings, state, tables
 from deploy.errors import ConfigError, DeployError, RemoteFailed
 from deploy.facts import gpus, interpreter, system
 from deploy.inventory import Host, Inventory
 from deploy.options import Options, environ
 from deploy.profile import Engine
+from deploy.project import home
 from deploy.remote import Remote
 from deploy.session import Session, on_all
 from deploy.state import Machine, Run
-from deploy.wish import home
 
 EACH = 20  # seconds that one question may take on a host
 QUIET = 2.0  # seconds after which it is said who is waited for
@@ -178,7 +178,7 @@ def _python(engine: Engine) -> str:
 
 def show(rows: list[Row]) -> None:
     """A table; on a terminal that is too narrow for it, a paragraph for each host."""
-    telling.table([_shown(row) for row in rows], COLUMNS)
+    tables.table([_shown(row) for row in rows], COLUMNS)
 
 
 def _shown(row: Row) -> Row:

@@ -1,141 +1,155 @@
-"""`deploy status`: what runs, derived from manifest, /proc and the port, now."""
+"""`deploy status`: a row for each deployment on each host, from how it stands there now."""
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-from collections.abc import Mapping
-from shutil import get_terminal_size
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-import click
-
-from deploy.deploying import key
-from deploy.errors import ConfigError, DeployError
+from deploy import drift, standing
+from deploy.errors import ConfigError
+from deploy.facts.gpu_load import Load
 from deploy.plan import Node
+from deploy.project import Project
 from deploy.remote import Remote
-from deploy.render import one_line
-from deploy.session import Session
-from deploy.state import Run
+from deploy.standing import Standing
+from deploy.state import Machine, Run
 
-State = Literal["serving", "loading", "following", "stopped", "dead"]
-LONGEST = 2000  # characters of a cell
-COLUMNS = ("host", "deployment", "state", "since", "run", "model", "draft", "port", "accept_length", "why", "hold")
+Row = dict[str, Any]
+COLUMNS = tuple("host deployment model draft run state since pid port gpus accept tok/s drift why hold".split())
 
 
-def status(session: Session, wanted: str | None) -> list[dict[str, Any]]:
+@dataclass
+class Asked:
+    """What hosts told, by name."""
+
+    look: standing.Look = field(default_factory=standing.Look)
+    told: dict[str, Standing] = field(default_factory=dict)
+
+    def read(self, remote: Remote) -> Machine:
+        """Ask one."""
+        self.told[remote.host.name] = found = self.look.at(remote)
+        return found.machine
+
+
+def status(found: Mapping[str, Standing], wanted: str | None, project: Project) -> list[Row]:
     """One row for each deployment on each host, or one that says there is none; or for the `wanted` one alone."""
-    known = {name for machine in session.machines.values() for name in machine.deployments}
+    known = {name for one in found.values() for name in one.machine.deployments}
     if wanted and wanted not in known:
         raise ConfigError(f"no host has a deployment {wanted}", remedy=f"known: {', '.join(sorted(known)) or 'none'}")
-    rows: list[dict[str, Any]] = []
-    for host, machine in session.machines.items():
-        own = [
-            _row(session.remotes[host], name, deployment.current)
-            for name, deployment in machine.deployments.items()
-            if deployment.current and wanted in (None, name)
-        ]
-        own = own or ([] if wanted else [{"host": host, "state": "nothing deployed"}])
+    drifting = drift.Drift(project)
+    return [row for host, one in found.items() for row in of_host(host, one, wanted, drifting)]
+
+
+def of_host(host: str, found: Standing, wanted: str | None, drifting: drift.Drift) -> list[Row]:
+    """The rows of one host."""
+    machine = found.machine
+    own = [
+        {"host": host, **_row(name, deployment.current, found, drifting)}
+        for name, deployment in machine.deployments.items()
+        if deployment.current and wanted in (None, name)
+    ]
+    if not own and not wanted:
+        own = [{"host": host, "state": "nothing deployed", "gpus": [_gpu(one) for one in found.gpus or ()]}]
+    for row in own:
         if machine.unread:
-            own = [{**row, "why": row.get("why") or f"its lock cannot be read: {machine.unread}"} for row in own]
-        rows += [{**row, "hold": machine.hold.to_json()} for row in own] if machine.hold else own
-    return rows
+            row["why"] = row.get("why") or f"its lock cannot be read: {machine.unread}"
+        if machine.hold:
+            row["hold"] = machine.hold.to_json()
+    return own
 
 
-def _row(remote: Remote, name: str, run: Run) -> dict[str, Any]:
-    node = run.node
-    state = derive(remote, run, node)
-    row: dict[str, Any] = {
-        "host": remote.host.name,
-        "deployment": name,
-        "state": state,
-        "run": run.id,
-        "folder": run.folder,
-        "why": _why(run, node),
-    }
+def _row(name: str, run: Run, found: Standing, drifting: drift.Drift) -> Row:
+    node, doing = run.node, found.of(run)
+    state, why = standing.derive(run, doing, node)
+    if node is None and not why:
+        why = "its manifest cannot be read"
+    lives = run.alive or run.left > 0
+    row: Row = {"deployment": name, "state": state, "run": run.id, "folder": run.folder, "why": why, "alive": lives}
     if node is None or run.manifest is None:
         return row
+    verdict = run.verdict or {}
+    began = doing.at.get({"stopped": "stopped", "dead": "exit", "serving": "ready_at"}.get(state, ""))
     return {
         **row,
-        "pid": run.pid,
+        "pid": run.pid if lives else None,
         "port": node.port,
         "model": node.served_name,
         "draft": (run.draft or "").rpartition("/")[2] or None,
         "draft_from": run.manifest.get("ckpt") or (node.draft.source if node.draft else None),
         "engine": f"{node.profile.engine.name} {run.manifest.get('engine_version') or ''}".strip(),
-        "since": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.manifest["at"])),
+        "since": moment(run.manifest["at"] if began is None else began - found.ahead),
+        "launched": moment(run.manifest["at"]),
         "by": run.manifest["by"],
         "command": run.manifest["command"],
-        "accept_length": (run.verdict or {}).get("accept_length"),
-        "gates_hold": (run.verdict or {}).get("holds"),
+        "accept_length": verdict.get("accept_length"),
+        "gates_hold": verdict.get("holds"),
+        "accept_length_now": doing.live.accept_length,
+        "tokens_per_second": doing.live.tokens_per_second,
+        "gpus": list(_held(found, doing.pids, node)) if lives else [],
+        "drift": drifting.of(run, node) if lives else None,
     }
 
 
-def _why(run: Run, node: Node | None) -> str:
-    if not run.alive:
-        return run.ending
-    if node is None:
-        return "its manifest cannot be read"
-    return f"told to end, {run.stopped}" if run.stopped else ""
+def _held(found: Standing, pids: Iterable[int], node: Node) -> Iterable[Row]:
+    """The GPUs whose memory its processes hold; where none can be seen to, nobody knows which ones it has."""
+    own = [one for one in found.holders or () if one.pid in set(pids)]
+    for gpu in (found.gpus or ()) if node.gpus else ():
+        held = [one.used_mib for one in own if one.gpu_uuid == gpu.uuid]
+        if held:
+            yield {**_gpu(gpu), "own_mib": None if None in held else sum(mib or 0 for mib in held)}
 
 
-def derive(remote: Remote, run: Run, node: Node | None) -> State:
-    """Stopped, dead, loading or serving: from the process, then from its answer.
-
-    A rank above 0 that lives and answers nobody follows: vLLM's have no port, and whether all serves, the head tells.
-    """
-    if not run.alive and not run.left:
-        return "stopped" if run.stopped or not run.pid else "dead"
-    if node is not None and _ready(remote, run, node):
-        return "serving"
-    # its server has ended, and left processes behind: vLLM's engine outlives an API server that was killed
-    if run.exit and not run.alive:
-        return "dead"
-    return "following" if node and node.rank else "loading"
+def _gpu(gpu: Load) -> Row:
+    return {
+        "index": gpu.index,
+        "name": gpu.name,
+        "memory_used_mib": gpu.memory_used_mib,
+        "memory_total_mib": gpu.memory_total_mib,
+        "busy": gpu.busy,
+    }
 
 
-def _ready(remote: Remote, run: Run, node: Node) -> bool:
-    try:
-        reply = remote.http("GET", node.port, node.engine.READY_PATH, timeout=5.0, key=key(node, run, remote))
-    except (ConnectionError, TimeoutError, DeployError):
-        return False
-    return reply.status == 200
+def moment(at: float) -> str:
+    """A time as people read it, seconds since the epoch."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
-def table(rows: list[dict[str, Any]], columns: tuple[str, ...] = COLUMNS) -> None:
-    """Print the rows as columns; those that nobody fills are left out. On a terminal that is too narrow for them, each
-    row is a paragraph below its first cell.
-    """
-    told = lines(rows, columns)
-    if not sys.stdout.isatty() or max(map(len, told)) <= get_terminal_size().columns:
-        click.echo("\n".join(told))
-        return
-    width = max(map(len, columns))
-    for row in rows:
-        click.secho(cell(row[columns[0]]), bold=True, color=None if "NO_COLOR" not in os.environ else False)
-        for column in columns[1:]:
-            if row.get(column) not in (None, ""):
-                click.echo(f"  {column:<{width}}  {cell(row[column])}")
+# ---- as text -------------------------------------------------------------------------------------------------------
 
 
-def lines(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> list[str]:
-    """The same as text."""
-    shown = [column for column in columns if any(row.get(column) not in (None, "") for row in rows)]
-    cells = [[cell(row.get(column)) for column in shown] for row in rows]
-    widths = [
-        max(len(text) for text in (name, *column)) for name, column in zip(shown, zip(*cells, strict=True), strict=True)
-    ]
-    return [
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in (shown, *cells)
-    ]
+def shown(row: Row) -> Row:
+    """A row in words."""
+    now = row.get("accept_length_now")
+    return {
+        **row,
+        "accept": row.get("accept_length") if now is None else now,
+        "tok/s": row.get("tokens_per_second"),
+        "gpus": _memory(row.get("gpus") or []),
+        "drift": drift.shown(row.get("drift")),
+    }
 
 
-def cell(value: Any) -> str:
-    """One value as people read it."""
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    if isinstance(value, Mapping):  # what has words of its own
-        value = value["text"]
-    return "" if value is None else one_line(str(value), LONGEST)
+def _memory(gpus: list[Row]) -> str:
+    """`0-3: 310 of 384 GiB, 87%`: memory summed, load on average; what one of them would not say is left out."""
+    if not gpus:
+        return ""
+    told = [ranges([gpu["index"] for gpu in gpus]) + ":"]
+    used, total, busy = ([gpu[name] for gpu in gpus] for name in ("memory_used_mib", "memory_total_mib", "busy"))
+    if None not in used + total:
+        told.append(f"{sum(used) / 1024:.0f} of {sum(total) / 1024:.0f} GiB")
+    if None not in busy:
+        told.append(f"{sum(busy) / len(busy):.0f}%")
+    return told[0] + " " + ", ".join(told[1:] or ["not told"])
+
+
+def ranges(numbers: list[int]) -> str:
+    """0-2,5."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy import drafts, environments, failures, hooks, plan, project, registry, settings
+from deploy import drafts, environments, failures, hooks, plan, registry, settings
 from deploy.checkpoint import manifest
 from deploy.engines._log import Signature
 from deploy.errors import ConfigError
@@ -14,7 +14,7 @@ from deploy.inventory import Host, Inventory
 from deploy.options import Options, environ
 from deploy.plan import Draft, Installed, Plan
 from deploy.profile import Profile
-from deploy.project import Project
+from deploy.project import home
 from deploy.settings import Settings
 
 PATHS = {"draft": "draft.path", "draft.path": "draft.path", "model": "model.path", "model.path": "model.path"}
@@ -73,11 +73,6 @@ def load(
 def where(wish: Wish, hosts: Iterable[Host]) -> Wish:
     """The same on these hosts alone."""
     return replace(wish, hosts=tuple(hosts))
-
-
-def home(options: Options) -> Project:
-    """The project that is meant: --project, the nearest one, or the one that comes with the tool."""
-    return project.find_or_builtin(chosen=options.project)
 
 
 def installed(profile: Profile) -> Installed | None:

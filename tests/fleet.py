@@ -111,8 +111,8 @@ class Keys:
 
 
 @contextlib.contextmanager
-def loopback(keys: Keys, *settings: str, shell: str = "", bashrc: str = "") -> Iterator[TestHost]:
-    """An sshd on an address of loopback; `settings` are lines for its configuration.
+def loopback(keys: Keys, *settings: str, shell: str = "", bashrc: str = "", port: int = 0) -> Iterator[TestHost]:
+    """An sshd on an address of loopback, on a port that is free there; `settings` are lines for its configuration.
 
     It shares files, processes and ports with this machine. Logins have an empty HOME but for `bashrc`, and the user's
     login shell, or (as root) another `shell`.
@@ -122,7 +122,7 @@ def loopback(keys: Keys, *settings: str, shell: str = "", bashrc: str = "") -> I
     (folder / ".bashrc").write_text(bashrc)
     host_key = keys.make(f"{folder.name}/host_key")
     address = f"127.0.{secrets.randbelow(254) + 1}.{secrets.randbelow(254) + 1}"
-    port = _free_port(address)
+    port = port or _free_port(address)
     lines = [*settings, f"ListenAddress {address}:{port}", f"HostKey {host_key}", f"SetEnv HOME={folder}"]
     config = folder / "sshd_config"
     config.write_text("\n".join([*lines, f"AuthorizedKeysFile {keys.user}.pub", *SETTINGS, ""]))

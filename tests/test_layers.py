@@ -28,16 +28,17 @@ LAYERS = [
     "state visible foreign",
     "owned ending leftovers releases asking answer identity compare secret tunnel timings loading watch evidence flags",
     "looking theirs",
+    "standing",
     "hooks drafts checks rollback death",
     "probes",
     "steps",
     "mask",
-    "recipe runner record render",
+    "recipe runner record render tables",
     "session wish scaffold",
     "evicting",
-    "deploying planning checking explaining",
+    "deploying planning checking explaining drift",
     "running telling completing shells holding starting",
-    "auditing trusting surveying ckpt",
+    "auditing trusting surveying watching ckpt",
     "commands",
     "cli __main__",
 ]
@@ -59,7 +60,7 @@ BORDERS = {
     "yaml": ["config.documents", "commands.profile", "scaffold.yaml"],
     "tenacity": ["transport", "steps"],
     "click": "cli ckpt commands shells completing".split()
-    + "deploying evicting checking explaining running telling auditing surveying".split(),
+    + "deploying evicting checking explaining running tables auditing surveying watching".split(),
 }
 
 # What a module of a group may import of deploy, where its layer would allow more.

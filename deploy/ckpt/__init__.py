@@ -60,8 +60,8 @@ def opened(paths: Sequence[str], options: Options, command: str, *, locked: bool
         yield [Where(path) for path in paths]
         return
     from deploy import drafts, inventory
+    from deploy.project import home
     from deploy.session import Session
-    from deploy.wish import home
 
     known = inventory.load(home(options).inventory)
     split = [drafts.split(path, known) for path in paths]

@@ -37,10 +37,10 @@ def explain(options: Options, engine: str | None, status: int | None, silent: fl
       deploy explain profile=kimi-eagle3 --json
       deploy explain server.log --silent 600
     """
-    from deploy import engines, explaining, failures, logfile, wish
+    from deploy import engines, explaining, failures, logfile, project
     from deploy.engines._log import Seen
 
-    known = failures.load(wish.home(options))
+    known = failures.load(project.home(options))
     if engine is not None:
         engines.load(engine)  # there is such a one
     place, options = _split(options)

@@ -21,9 +21,9 @@ def smoke(options: Options) -> int:
       deploy smoke smoke.ask="What is the capital of Italy?" smoke.expect=Rome
     """
     from deploy import deploying, failures, record, running
+    from deploy.project import home
     from deploy.recipe import SMOKE
     from deploy.session import Session
-    from deploy.wish import home
 
     with Session(options.command("smoke")) as session:
         silent = running.ask(options, session)

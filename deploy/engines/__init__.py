@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 
 from deploy import registry
 from deploy.engines._dialect import Dialect
+from deploy.engines._gauges import Gauges
 from deploy.engines._log import Explanation, Progress, Seen
 from deploy.engines._phases import Order
 from deploy.engines._ports import Port, Said
@@ -104,6 +105,8 @@ class Engine(Protocol):
     answer is never kept whole, since SGLang's has its API key."""
     METRICS: str | None
     """Where `totals` stand; None: it has none that a short run could be checked against."""
+    GAUGES: Gauges
+    """Where it tells its speed while it serves: what `status` shows."""
     STEPS: str | None
     """The flag that says how many tokens are drafted for each verify step."""
     STREAM: Mapping[str, Any]

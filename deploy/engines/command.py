@@ -23,6 +23,7 @@ from deploy.engines import (
 )
 from deploy.engines._counts import count, part
 from deploy.engines._dialect import Dialect
+from deploy.engines._gauges import Gauges
 from deploy.engines._log import UNSEEN, Explanation, Progress, Seen
 from deploy.engines._phases import Order
 from deploy.engines._ports import Port, Said
@@ -35,6 +36,7 @@ FATAL: re.Pattern[str] | None = None
 READY_PATH = "/v1/models"
 INFO: tuple[str, ...] = ()
 METRICS = None
+GAUGES = Gauges()
 STEPS = None
 ELSEWHERE: tuple[str, ...] = ()
 STREAM: Mapping[str, Any] = MappingProxyType({})

@@ -11,6 +11,7 @@ from deploy import host
 from deploy.engines import Called, Command, Counters, Loaded, Question, Request, Totals, _chat, _ports
 from deploy.engines._counts import count, part, word
 from deploy.engines._flags import spelled, words
+from deploy.engines._gauges import Gauges
 from deploy.engines._llamacpp_explain import DIALECT, FATAL, explain
 from deploy.engines._llamacpp_log import WORDS, marks, order, progress
 from deploy.engines._ports import Port, Said
@@ -24,6 +25,14 @@ INFO = ("/props",)
 METRICS = "/metrics"
 STEPS = "spec-draft-n-max"  # newer ones refuse `draft-max`
 ELSEWHERE: tuple[str, ...] = ()
+GAUGES = Gauges(
+    path="/metrics",  # its predicted_tokens_seconds begins anew with each look; `totals` do not
+    log={  # after each request
+        "accept_length": re.compile(r"draft acceptance = .*mean len =\s+(?P<value>\d+\.\d+)"),
+        "tokens_per_second": re.compile(r"\|\s+eval time = .*?(?P<value>\d+\.\d+) tokens per second"),
+    },
+    words=("llamacpp:tokens_predicted_total", "llamacpp:spec_decode_num_", "draft acceptance", " eval time ="),
+)
 STREAM: Mapping[str, Any] = MappingProxyType({})  # the last chunk has `timings` in any case
 SECRETS: Mapping[str, str] = {}
 PORT = 8080

@@ -12,6 +12,7 @@ from typing import Any
 from deploy.engines import Called, Command, Counters, Loaded, Question, Request, Totals, _called, _chat
 from deploy.engines._counts import count, part, word
 from deploy.engines._flags import spelled, words
+from deploy.engines._gauges import Gauges
 from deploy.engines._sglang_explain import DIALECT, FATAL, explain
 from deploy.engines._sglang_flags import ELSEWHERE
 from deploy.engines._sglang_log import WORDS, marks, order, progress
@@ -23,6 +24,17 @@ READY = re.compile(r"The server is fired up and ready to roll!")
 READY_PATH = "/health_generate"  # generates a token, which /health may be told not to do
 INFO = ("/server_info", "/get_server_info")  # both in 0.5.8 to 0.5.23; the older name is deprecated since 0.5.12
 METRICS = None
+GAUGES = Gauges(
+    path="/metrics",  # only with --enable-metrics
+    metrics={"accept_length": "sglang:spec_accept_length", "tokens_per_second": "sglang:gen_throughput"},
+    # `Decode batch`, every --decode-log-interval steps: managers/scheduler_metrics_mixin.py in 0.5.8,
+    # managers/scheduler_components/metrics_reporter.py in 0.5.23
+    log={
+        "accept_length": re.compile(r"(?:\bDP(?P<rank>\d+)\b.*)?(?<!block )accept len: (?P<value>\d+\.\d+)"),
+        "tokens_per_second": re.compile(r"(?:\bDP(?P<rank>\d+)\b.*)?gen throughput \(token/s\): (?P<value>\d+\.\d+)"),
+    },
+    words=("sglang:spec_accept_length", "sglang:gen_throughput", "Decode batch"),
+)
 STEPS = "speculative-num-steps"
 STREAM: Mapping[str, Any] = MappingProxyType({"return_spec_tokens_details": True})  # `meta_info` is refused in a stream
 SECRETS: Mapping[str, str] = {}

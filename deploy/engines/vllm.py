@@ -11,6 +11,7 @@ from typing import Any
 from deploy.engines import Called, Command, Counters, Loaded, Question, Request, Totals, _called, _chat
 from deploy.engines._counts import count, part, word
 from deploy.engines._flags import spelled, words
+from deploy.engines._gauges import Gauges
 from deploy.engines._vllm_explain import DIALECT, FATAL, explain
 from deploy.engines._vllm_flags import ELSEWHERE
 from deploy.engines._vllm_log import WORDS, marks, order, progress
@@ -24,6 +25,17 @@ READY_PATH = "/health"
 INFO = ("/v1/models",)  # its /server_info is for developers alone (VLLM_SERVER_DEV_MODE), and tells its configuration
 METRICS = "/metrics"
 PORT = 8000
+GAUGES = Gauges(
+    path="/metrics",  # has counters alone, of which `totals` are made
+    # vllm/v1/metrics/loggers.py and vllm/v1/spec_decode/metrics.py in 0.32.0, every 10 s while it works
+    log={
+        "accept_length": re.compile(r"Mean acceptance length: (?P<value>\d+\.\d+)"),
+        "tokens_per_second": re.compile(
+            r"Engine (?P<rank>\d+): .*Avg generation throughput: (?P<value>\d+\.\d+) tokens/s"
+        ),
+    },
+    words=("vllm:spec_decode_", "vllm:generation_tokens", "Mean acceptance length", "Avg generation throughput"),
+)
 STEPS = "speculative-config.num_speculative_tokens"
 STREAM: Mapping[str, Any] = MappingProxyType({})
 SECRETS: Mapping[str, str] = {"api-key": "VLLM_API_KEY"}  # its --config file would do as well, but it logs its flags

@@ -18,7 +18,8 @@ from deploy.render._state import State, fold
 from deploy.render._words import doing, number, seconds, what
 
 __all__ = [
-    "Output", "Screen", "Silent", "Speech", "State", "View", "choose", "clean", "doing", "fold", "guard", "lost",
+    "Output", "Screen", "Silent", "Speech", "State", "View", "choose", "clean", "doing", "fold", "guard",
+    "live_terminal", "lost",
     "number", "one_line", "seconds", "what", "written",
 ]  # fmt: skip
 
@@ -75,6 +76,11 @@ def _name(output: Output, screen: Screen) -> str:
 
 
 def _can_redraw(screen: Screen) -> bool:
+    return live_terminal(screen, screen.stderr)
+
+
+def live_terminal(screen: Screen, stream: TextIO) -> bool:
+    """Whether what was written to the stream can be drawn over."""
     environ = screen.environ
     in_ci = environ.get("CI", "").lower() not in ("", "0", "false")
-    return screen.stderr.isatty() and environ.get("TERM", "dumb") not in ("", "dumb", "unknown") and not in_ci
+    return stream.isatty() and environ.get("TERM", "dumb") not in ("", "dumb", "unknown") and not in_ci

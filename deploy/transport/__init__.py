@@ -14,6 +14,9 @@ from types import MappingProxyType
 from typing import Literal, Protocol
 
 from deploy.errors import Unreachable
+from deploy.transport._configuration import Configuration
+
+__all__ = ["Configuration", "Process", "Reachable", "Result", "Stream", "Transport", "connect", "may_be_host"]
 
 
 @dataclass(frozen=True)
@@ -138,8 +141,9 @@ def may_be_host() -> bool:
     return Path("/proc/self/stat").exists()
 
 
-def connect(host: Reachable, known: Mapping[str, Reachable] = NOBODY) -> Transport:
-    """Reach a host; `known` holds the hosts of the inventory that may be named as its jump.
+def connect(host: Reachable, known: Mapping[str, Reachable] = NOBODY, said: Configuration | None = None) -> Transport:
+    """Reach a host; `known` holds the hosts of the inventory that may be named as its jump, `said` what OpenSSH's
+    configuration says, if several hosts are reached together.
 
     Unreachable with a remedy; ConfigError where OpenSSH's configuration asks for what can not be done.
     """
@@ -154,4 +158,4 @@ def connect(host: Reachable, known: Mapping[str, Reachable] = NOBODY) -> Transpo
         return local.LocalTransport(host.name)
     from deploy.transport import ssh
 
-    return ssh.reach(host, known)
+    return ssh.reach(host, known, said)

@@ -6,6 +6,7 @@ import base64
 import fnmatch
 import hashlib
 import hmac
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from pathlib import Path
 import paramiko
 
 from deploy.transport.openssh import Route
+
+PATTERN = re.compile(r"[|*?]")  # a name that is not written out
 
 
 class UnknownHostKey(paramiko.SSHException):
@@ -65,7 +68,7 @@ class Line:
 
 def lines(route: Route, *names: str) -> list[Line]:
     """All that known_hosts says of a host under these names; as for OpenSSH, without lines that cannot be read."""
-    read = [line for file in route.known_hosts if file.is_file() for line in _lines(file)]
+    read = [line for file in route.known_hosts if file.is_file() for line in _lines(file, names)]
     return [line for line in read if any(_matches(line.hosts, name) for name in names) and _key(line)]
 
 
@@ -99,8 +102,11 @@ def changed(route: Route, shown: Iterable[paramiko.PKey]) -> list[Line]:
     return wrong or ([] if right else own)
 
 
-def _lines(file: Path) -> Iterator[Line]:
+def _lines(file: Path, names: tuple[str, ...]) -> Iterator[Line]:
+    """Those that may be for one of the names: a fleet's file has a line for each of its hosts, and is read for each."""
     for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").split("\n"), 1):
+        if not (PATTERN.search(line) or any(name in line.lower() for name in names)):
+            continue
         words = line.split()
         marker = words.pop(0) if words and words[0].startswith("@") else ""
         if len(words) < 3 or words[0].startswith("#"):

@@ -70,7 +70,7 @@ def _open(route: Route) -> Connection:
 
 
 def _through(route: Route, gateway: Connection | None) -> Connection:
-    keys = Keys(route)
+    right, keys = known(route), Keys(route)
     connection = Connection(
         route.hostname,
         user=route.user,
@@ -78,12 +78,12 @@ def _through(route: Route, gateway: Connection | None) -> Connection:
         gateway=gateway,
         config=Config(lazy=True, ssh_config=paramiko.SSHConfig()),
         connect_timeout=route.number("connecttimeout", CONNECT),
-        connect_kwargs=_settings(route, keys),
+        connect_kwargs=_settings(route, keys, right),
     )
     try:
         if not gateway:
             connection.connect_kwargs["sock"] = connect(route)
-        _trust(connection.client, route)
+        _trust(connection.client, route, right)
         connection.open()
     except BaseException:
         # Fabric's own close does nothing before the connection is up
@@ -110,7 +110,7 @@ def ways(connection: Connection) -> list[tuple[str, paramiko.Transport | None]]:
     return [*jumps, ("", connection.transport)]
 
 
-def _settings(route: Route, keys: Keys) -> dict[str, Any]:
+def _settings(route: Route, keys: Keys, right: Sequence[paramiko.PKey]) -> dict[str, Any]:
     return {
         "auth_strategy": keys,
         "banner_timeout": PATIENCE,
@@ -118,14 +118,14 @@ def _settings(route: Route, keys: Keys) -> dict[str, Any]:
         "channel_timeout": PATIENCE,
         "compress": route.get("compression") == "yes",
         "disabled_algorithms": {"pubkeys": _unwanted(route)},
-        "transport_factory": partial(negotiated, route),
+        "transport_factory": partial(negotiated, route, right),
     }
 
 
-def _trust(client: paramiko.SSHClient, route: Route) -> None:
+def _trust(client: paramiko.SSHClient, route: Route, right: Sequence[paramiko.PKey]) -> None:
     """Only keys from known_hosts; others are refused with their fingerprint."""
     client.set_missing_host_key_policy(Refuse(names(route)[0]))
-    for key in known(route):
+    for key in right:
         client.get_host_keys().add(_asked(route), key.get_name(), key)
 
 
@@ -134,7 +134,9 @@ def _asked(route: Route) -> str:
     return route.hostname if route.port == 22 else f"[{route.hostname}]:{route.port}"
 
 
-def negotiated(route: Route, sock: Any, disabled_algorithms: Any = None) -> paramiko.Transport:
+def negotiated(
+    route: Route, right: Sequence[paramiko.PKey], sock: Any, disabled_algorithms: Any = None
+) -> paramiko.Transport:
     """A transport that offers what OpenSSH's configuration allows, and prefers the host keys that we know."""
     transport = paramiko.Transport(sock, disabled_algorithms=disabled_algorithms)
     offered = transport.get_security_options()
@@ -142,7 +144,7 @@ def negotiated(route: Route, sock: Any, disabled_algorithms: Any = None) -> para
         chosen = route.chosen(option)
         if chosen:
             setattr(offered, attribute, _common(route, option, chosen, getattr(offered, attribute)))
-    first = [name for key in known(route) for name in SIGNATURES.get(key.get_name(), [key.get_name()])]
+    first = [name for key in right for name in SIGNATURES.get(key.get_name(), [key.get_name()])]
     offered.key_types = sorted(offered.key_types, key=lambda name: name not in first)
     return transport
 

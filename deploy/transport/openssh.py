@@ -7,20 +7,17 @@ import os
 import re
 import shlex
 import socket
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from deploy.errors import ConfigError
 from deploy.transport import Reachable
+from deploy.transport._configuration import CONFIG, Configuration, Options, config
 from deploy.transport._options import refusals
 
-CONFIG = "DEPLOY_SSH_CONFIG"  # environment: a file to read instead of ~/.ssh/config and /etc/ssh/ssh_config
 DEEPEST = 8  # jump hosts on the way to a host; more is a circle
 KEEPALIVE = 15  # seconds, where ServerAliveInterval says nothing
-
-Options = dict[str, list[str]]
 
 
 @dataclass(frozen=True)
@@ -85,6 +82,8 @@ class Route:
 
     def expand(self, text: str) -> str:
         """Replace OpenSSH's %-words and ${variables}. ConfigError for a word that is not known here."""
+        if "%" not in text and "$" not in text:
+            return text
         words = {
             "%": "%", "d": str(Path.home()), "h": self.hostname, "i": str(os.getuid()), "n": self.name,
             "k": self.get("hostkeyalias", self.name), "l": socket.gethostname(), "p": str(self.port), "r": self.user,
@@ -114,26 +113,29 @@ class Route:
             inner = shlex.join(self.via.command()).replace("%", "%%")
             settings["ProxyCommand"] = f"{inner} -W '[%h]:%p' {shlex.quote(self.via.name)}"
         words = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
-        return ["ssh", "-T", *_config(), *words, *self.arguments]
+        return ["ssh", "-T", *config(), *words, *self.arguments]
 
 
-def resolve(host: Reachable, known: Mapping[str, Reachable]) -> Route:
-    """The way to a host of the inventory; `known` holds the hosts that may be named as a jump. ConfigError."""
+def resolve(host: Reachable, known: Mapping[str, Reachable], said: Configuration | None = None) -> Route:
+    """The way to a host of the inventory; `known` holds the hosts that may be named as a jump, `said` what was asked of
+    OpenSSH's configuration for other hosts. ConfigError.
+    """
+    said = said or Configuration()
     arguments = [word for flag, value in (("-l", host.user), ("-p", host.port)) if value for word in (flag, str(value))]
     key = Path(host.key).expanduser() if host.key else None
     if key:
         arguments += ["-i", str(key).replace("%", "%%")]
     via = None
     if host.jump:
-        via = resolve(known[host.jump], known) if host.jump in known else _chain(host.jump, DEEPEST)
-    return replace(_route(host.address, tuple(arguments), via, DEEPEST), key=key)
+        via = resolve(known[host.jump], known, said) if host.jump in known else _chain(host.jump, DEEPEST, said)
+    return replace(_route(host.address, tuple(arguments), via, DEEPEST, said), key=key)
 
 
-def _route(name: str, arguments: tuple[str, ...], via: Route | None, depth: int) -> Route:
+def _route(name: str, arguments: tuple[str, ...], via: Route | None, depth: int, said: Configuration) -> Route:
     if not depth:
         raise ConfigError(f"{name}: its jump hosts in OpenSSH's configuration go in a circle")
-    own = _ask([*_config(), *arguments, *(["-o", "ProxyJump=none"] if via else []), "--", name])
-    default = _ask(["-F", "/dev/null", "--", name])
+    own = said.of(name, (*arguments, *(("-o", "ProxyJump=none") if via else ())))
+    default = said.default()
     wrong = refusals(own, default)
     if wrong:
         raise ConfigError(
@@ -143,16 +145,16 @@ def _route(name: str, arguments: tuple[str, ...], via: Route | None, depth: int)
         )
     jump = own.get("proxyjump", ["none"])[0]
     if not via and jump != "none":
-        via = _chain(jump, depth - 1)
+        via = _chain(jump, depth - 1, said)
     return Route(name, own, default, arguments, via)
 
 
-def _chain(jumps: str, depth: int) -> Route:
+def _chain(jumps: str, depth: int, said: Configuration) -> Route:
     """The last of some jump hosts `[user@]host[:port],...`; only the first follows its own ProxyJump, as in OpenSSH."""
     first, *others = [_destination(jump) for jump in jumps.split(",")]
-    via = _route(*first, None, depth)
+    via = _route(*first, None, depth, said)
     for name, arguments in others:
-        via = _route(name, arguments, via, depth)
+        via = _route(name, arguments, via, depth, said)
     return via
 
 
@@ -165,27 +167,6 @@ def _destination(jump: str) -> tuple[str, tuple[str, ...]]:
     user, port = found["user"], found["port"]
     arguments = [word for flag, value in (("-l", user), ("-p", port)) if value for word in (flag, value)]
     return found["v6"] or found["host"], tuple(arguments)
-
-
-def _config() -> list[str]:
-    file = os.environ.get(CONFIG)
-    return ["-F", file] if file else []
-
-
-def _ask(arguments: list[str]) -> Options:
-    try:
-        answer = subprocess.run(
-            ["ssh", "-G", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60
-        )
-    except FileNotFoundError as error:
-        raise ConfigError("the program `ssh` is missing on this machine", remedy="install openssh-client") from error
-    if answer.returncode:
-        raise ConfigError("OpenSSH does not accept its configuration", evidence=answer.stderr.strip())
-    options: Options = {}
-    for line in answer.stdout.splitlines():
-        name, _, value = line.partition(" ")
-        options.setdefault(name.lower(), []).append(value)
-    return options
 
 
 def _names(value: str) -> Iterator[str]:

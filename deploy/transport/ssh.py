@@ -15,6 +15,7 @@ from deploy.errors import Unreachable
 from deploy.transport import Reachable, _failures, rsync
 from deploy.transport._calls import Calls
 from deploy.transport._channel import ChannelStreams, Tunnelled
+from deploy.transport._configuration import Configuration
 from deploy.transport._login import PATIENCE, leave, login, ways
 from deploy.transport._process import Running
 from deploy.transport._pulse import Pulse
@@ -128,6 +129,6 @@ class SshTransport(Calls):
         leave(self._connection)
 
 
-def reach(host: Reachable, known: Mapping[str, Reachable]) -> SshTransport:
+def reach(host: Reachable, known: Mapping[str, Reachable], said: Configuration | None = None) -> SshTransport:
     """Connect to a host of the inventory. Unreachable, or ConfigError where OpenSSH's configuration is not usable."""
-    return SshTransport(host.name, resolve(host, known))
+    return SshTransport(host.name, resolve(host, known, said))

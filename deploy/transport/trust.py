@@ -133,7 +133,10 @@ def _ask(stop: Stop, gate: Connection | None, kinds: tuple[str, ...]) -> Iterato
 def _shown(route: Route, gate: Connection | None, kinds: tuple[str, ...]) -> paramiko.PKey | None:
     """Exchange keys and nothing more; the host proves that the key is its own. None where it has none. Failure."""
     try:
-        with closing(_socket(route, gate)) as sock, closing(negotiated(route, sock)) as transport:
+        with (
+            closing(_socket(route, gate)) as sock,
+            closing(negotiated(route, _hostkeys.known(route), sock)) as transport,
+        ):
             security = transport.get_security_options()
             wanted = [kind for kind in security.key_types if kind in kinds] if kinds else security.key_types
             if not wanted:  # ssh's configuration rules them out

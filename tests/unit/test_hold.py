@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from deploy import auditing, hold, lease, scrub, telling, when
+from deploy import auditing, hold, lease, scrub, tables, when
 from deploy.errors import ConfigError
 
 
@@ -162,7 +162,7 @@ def test_words_of_a_hold_are_not_longer_than_a_line():
 def test_words_of_a_hold_steer_no_terminal_and_forge_no_line(key):
     found = hold.read(json.dumps({**WRITTEN, key: "a\x1b[2J\x1b]0;x\x07\nb\u202e\u0085c"}), now=800.0)
     assert found and "a bc" in str(found)
-    assert telling.lines([{"host": "h", "hold": found.to_json()}], ("host", "hold"))[1:] == [f"h     {found}"]
+    assert tables.lines([{"host": "h", "hold": found.to_json()}], ("host", "hold"))[1:] == [f"h     {found}"]
 
 
 def test_a_hold_is_passed_by_the_letters_of_its_name():
@@ -183,7 +183,7 @@ def test_our_own_words_are_clean_before_they_are_written():
 
 
 def test_a_cell_of_a_table_is_one_line():
-    assert telling.lines([{"host": "a\nb  up"}], ("host",)) == ["host", "a b up"]
+    assert tables.lines([{"host": "a\nb  up"}], ("host",)) == ["host", "a b up"]
 
 
 # ---- the audit as the host tells it ------------------------------------------------------------------------------
