@@ -10,13 +10,14 @@ from typing import Any
 import click
 
 from deploy import engines, logfile, render, scrub
+from deploy.abreast import together
 from deploy.engines import Engine, _explain
 from deploy.engines._ending import STATUS
 from deploy.engines._log import UNSEEN, Explanation, Progress, Seen, Signature, lines
 from deploy.facts import processes
 from deploy.host import hide, signs
 from deploy.remote import Remote
-from deploy.session import Session, together
+from deploy.session import Session
 from deploy.state import Run
 
 HEAD, TAIL = 256 << 10, 2 << 20  # bytes of a host's log: how it began, and how it ended

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from deploy.abreast import together
 from deploy.errors import DeployError
 from deploy.lease import Lease
 from deploy.remote import Remote
-from deploy.session import Session, together
+from deploy.session import Session
 
 
 def hold(session: Session, reason: str, seconds: float) -> None:

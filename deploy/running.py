@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deploy import inventory, settings, state, transport
+from deploy.abreast import together
 from deploy.config import sources
 from deploy.errors import ConfigError, DeployError
 from deploy.inventory import LOCAL, Host, Inventory
@@ -17,7 +18,7 @@ from deploy.plan import Node, Plan, Replica
 from deploy.profile import Profile
 from deploy.project import home
 from deploy.remote import Remote
-from deploy.session import Session, together
+from deploy.session import Session
 from deploy.state import Machine, Place, Run
 
 if TYPE_CHECKING:

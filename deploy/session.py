@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from deploy import lease, options, state
-from deploy.errors import CheckFailed, DeployError, Interrupted, NoPython, RemoteFailed
+from deploy.abreast import HEARD, on_all, together
+from deploy.errors import DeployError, Interrupted
 from deploy.events import Event
 from deploy.host import hide
 from deploy.inventory import Host
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from deploy.runner import Course, Failure
 
 END = None
-HEARD = 0.2  # seconds until a Ctrl-C is heard at the latest
 
 
 @dataclass
@@ -228,48 +228,3 @@ def _line(failures: list[Failure], summary: Mapping[str, Any]) -> str:
         return "; ".join(failure.error.what for failure in failures)
     length = (summary.get("verdict") or {}).get("accept_length")
     return "done" if length is None else f"done, accept length {length:.2f}"
-
-
-def on_all(hosts: list[Host], act: Callable[[Host], None]) -> dict[str, DeployError]:
-    """Act on all hosts side by side; the errors of those that failed, in the hosts' order."""
-    failed: dict[str, DeployError] = {}
-    crashed: list[BaseException] = []
-
-    def attempt(host: Host) -> None:
-        try:
-            act(host)
-        except DeployError as error:
-            failed[host.name] = error
-        except BaseException as error:  # noqa: BLE001 - raised below, where a traceback is seen
-            crashed.append(error)
-
-    # No pool: it would wait for its threads, and Ctrl-C for the slowest host's timeout.
-    threads = [threading.Thread(target=attempt, args=(host,), name=f"host {host.name}", daemon=True) for host in hosts]
-    for thread in threads:
-        thread.start()
-    joined(threads)
-    if crashed:
-        raise crashed[0]
-    return {host.name: failed[host.name] for host in hosts if host.name in failed}
-
-
-def joined(threads: Iterable[threading.Thread]) -> None:
-    """Wait for threads. In slices: a signal that comes just before a wait is heard when that wait ends."""
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(HEARD)
-
-
-def together(failed: Mapping[str, DeployError]) -> DeployError:
-    """One error for several hosts, of the first one's kind."""
-    first = next(iter(failed.values()))
-    if len(failed) == 1:
-        return first
-    kind = (
-        CheckFailed if isinstance(first, NoPython) else DeployError if isinstance(first, RemoteFailed) else type(first)
-    )
-    return kind(
-        f"{len(failed)} hosts failed: {', '.join(failed)}",
-        evidence="\n".join(f"{error.what}\n  {error.evidence}".rstrip() for error in failed.values()),
-        remedy=first.remedy,
-    )

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from deploy import engines, environments, host, inventory, registry, settings, state, tables
+from deploy.abreast import on_all
 from deploy.errors import ConfigError, DeployError, RemoteFailed
 from deploy.facts import gpus, interpreter, system
 from deploy.inventory import Host, Inventory
@@ -20,7 +21,7 @@ from deploy.options import Options, environ
 from deploy.profile import Engine
 from deploy.project import home
 from deploy.remote import Remote
-from deploy.session import Session, on_all
+from deploy.session import Session
 from deploy.state import Machine, Run
 
 EACH = 20  # seconds that one question may take on a host

@@ -23,7 +23,7 @@ LAYERS = [
     "config.consistency profile project config.extends config.editor inventory config.signs config.sources settings",
     "checkpoint engines environments transport",
     "plan hold failures logfile",
-    "lease",
+    "lease abreast",
     "remote facts acceptance",
     "state visible foreign",
     "owned ending leftovers releases asking answer identity compare secret tunnel timings loading watch evidence flags",

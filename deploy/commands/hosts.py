@@ -84,7 +84,7 @@ def trust(patterns: str, *, yes: bool, project: Path | None, as_json: bool) -> N
     import json
 
     from deploy import running, trusting
-    from deploy.session import together
+    from deploy.abreast import together
 
     wanted = running.hosts(_options(patterns, project, as_json=as_json))
     rows = trusting.trust_all(wanted, lambda shown: _agree(shown, yes=yes))

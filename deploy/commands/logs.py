@@ -43,7 +43,8 @@ def logs(options: Options, follow: bool, lines: int, phase: bool) -> int:
       deploy logs --phase --json | jq '.gpu1.seconds'
     """
     from deploy import running
-    from deploy.session import Session, together
+    from deploy.abreast import together
+    from deploy.session import Session
 
     if options.output == "json" and (follow or not phase):
         raise ConfigError(
@@ -156,7 +157,7 @@ class Reader:
 
 def _all(readers: list[Reader]) -> dict[str, DeployError]:
     """Read side by side; the errors of those that failed."""
-    from deploy.session import joined
+    from deploy.abreast import joined
 
     failed: dict[str, DeployError] = {}
 
