@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 
@@ -48,20 +49,21 @@ def of_hosts(session: Session, deep: Sequence[str] = ()) -> Found:
     return _found(session, lambda remote: _case(None, remote, texts), deep)
 
 
-def report(found: Found, unreachable: Iterable[str], *, as_json: bool) -> int:
+def report(found: Found, unreachable: Mapping[str, DeployError], *, as_json: bool) -> int:
     """Print every finding; the exit code of the worst: 5 for a FAIL that is not waived, 3 for a host that was not
     reached, 10 for an UNKNOWN.
     """
+    silent = [(host, Finding("ssh", "UNKNOWN", e.what, e.evidence, e.remedy), False) for host, e in unreachable.items()]
+    told = [*found, *silent]
     if as_json:
-        rows = [{"host": host, **asdict(one), "waived": waived} for host, one, waived in found]
+        rows = [{"host": host, **asdict(one), "waived": waived} for host, one, waived in told]
         click.echo(json.dumps(rows, indent=1))
     else:
-        for host, one, waived in found:
-            _print(host, one, waived=waived)
-    verdicts = {one.verdict for _, one, waived in found if not waived}
+        _print(told)
+    verdicts = {one.verdict for _, one, waived in told if not waived}
     if "FAIL" in verdicts:
         return CheckFailed.exit_code
-    if any(unreachable):
+    if unreachable:
         return Unreachable.exit_code
     return Undecided.exit_code if "UNKNOWN" in verdicts else 0
 
@@ -103,11 +105,34 @@ def _waive(case: Case | None) -> list[str]:
     return case.node.profile.waive if case and case.node else []
 
 
-def _print(host: str, finding: Finding, *, waived: bool) -> None:
-    word = click.style(f"{finding.verdict:<8}", fg=COLOURS[finding.verdict])
-    click.echo(f"{host}  {word}{finding.check:<8} {clean(finding.what)}{' (waived)' if waived else ''}")
-    if finding.verdict != "PASS":
-        for line in finding.evidence.splitlines():
-            click.echo(f"    {clean(line)}")
-        if finding.remedy:
-            click.echo(f"    -> {clean(finding.remedy)}")
+def _print(told: Found) -> None:
+    """Every finding; of several hosts, what passed in one line for each of them."""
+    hosts = list(dict.fromkeys(host for host, _, _ in told))
+    name = max(map(len, hosts), default=0)
+    check = max((len(one.check) for _, one, _ in told), default=0)
+    for host in hosts:
+        own = [(one, waived) for whose, one, waived in told if whose == host]
+        passed = [one.check for one, _ in own if one.verdict == "PASS"]
+        if len(hosts) > 1 and passed:
+            click.echo(f"{host:<{name}}  {_word('PASS')}  {', '.join(dict.fromkeys(passed))}")
+        for one, waived in own:
+            if len(hosts) == 1 or one.verdict != "PASS":
+                what = f"{clean(one.what)}{' (waived)' if waived else ''}"
+                click.echo(f"{host:<{name}}  {_word(one.verdict)}  {one.check:<{check}}  {what}")
+                _evidence(one)
+    counts: Counter[str] = Counter(one.verdict for _, one, _ in told)
+    counted = ", ".join(f"{counts[verdict]} {verdict}" for verdict in COLOURS if counts[verdict])
+    click.echo(f"{len(hosts)} host{'s' * (len(hosts) != 1)}: {counted}")
+
+
+def _word(verdict: str) -> str:
+    return click.style(f"{verdict:<7}", fg=COLOURS[verdict])
+
+
+def _evidence(finding: Finding) -> None:
+    if finding.verdict == "PASS":
+        return
+    for line in finding.evidence.splitlines():
+        click.echo(f"    {clean(line)}")
+    if finding.remedy:
+        click.echo(f"    -> {clean(finding.remedy)}")

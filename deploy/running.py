@@ -92,6 +92,11 @@ def hosts(options: Options, found: Inventory | None = None) -> tuple[Host, ...]:
     return found.select(["all", *here] if found.hosts else LOCAL)
 
 
+def named(options: Options, found: Inventory) -> tuple[Host, ...]:
+    """The hosts that the inventory has: --hosts, or all of them; this machine where it has none."""
+    return found.select(options.hosts or ("all" if found.hosts else LOCAL))
+
+
 def ask(
     options: Options,
     session: Session,
@@ -111,16 +116,16 @@ def ask(
         _leave_out_bystander(session)
     if failed and all_must_answer:
         raise _together(failed)
-    told(failed, session)
+    reached(failed, session)
+    for name, error in failed.items():
+        click.echo(f"{name} does not answer and is left out: {error.what}", err=True)
     return failed
 
 
-def told(failed: Mapping[str, DeployError], session: Session) -> None:
-    """Name the hosts that do not answer. The error of all where none does."""
+def reached(failed: Mapping[str, DeployError], session: Session) -> None:
+    """The error of all hosts where none answers."""
     if failed and not session.remotes:
         raise _together(failed)
-    for name, error in failed.items():
-        click.echo(f"{name} does not answer and is left out: {error.what}", err=True)
 
 
 def _together(failed: Mapping[str, DeployError]) -> DeployError:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from deploy import engines, environments, host, inventory, registry, settings, state, tables
+from deploy import engines, environments, host, inventory, registry, running, settings, state, tables
 from deploy.abreast import on_all
 from deploy.errors import ConfigError, DeployError, RemoteFailed
 from deploy.facts import gpus, interpreter, system
@@ -34,7 +34,7 @@ Row = dict[str, Any]
 def survey(options: Options, session: Session) -> list[Row]:
     """A row for each host, side by side; one that cannot be reached says why."""
     found = inventory.load(home(options).inventory)
-    wanted = found.select(options.hosts or ("all" if found.hosts else inventory.LOCAL))
+    wanted = running.named(options, found)
     pythons = _interpreters(options, wanted)
     rows: dict[str, Row] = {}
 

@@ -25,7 +25,7 @@ def check(options: Options, deep: str) -> int:
       deploy check profile=kimi-eagle3 draft.path=new/
       deploy check profile=kimi-eagle3 --deep disk,links,nccl
     """
-    from deploy import checking, probes, running, wish
+    from deploy import checking, inventory, probes, project, running, wish
     from deploy.session import Session
 
     wanted = probes.named(deep)
@@ -33,10 +33,10 @@ def check(options: Options, deep: str) -> int:
         if options.words:
             wished = wish.load(None, options)
             unreachable = session.ask(wished.hosts)
-            running.told(unreachable, session)
+            running.reached(unreachable, session)
             found = checking.of_profile(wished, session, wanted)
         else:
-            unreachable = session.connect(running.hosts(options))
-            running.told(unreachable, session)
+            unreachable = session.connect(running.named(options, inventory.load(project.home(options).inventory)))
+            running.reached(unreachable, session)
             found = checking.of_hosts(session, wanted)
         return checking.report(found, unreachable, as_json=options.json)
