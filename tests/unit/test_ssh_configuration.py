@@ -21,7 +21,7 @@ CASES = {
     ),
     "keywords as OpenSSH takes them": ("host=gpu1\n User=me\n  HOST  gpu2\n user you\n", ["gpu1", "gpu2", "gpu3"], 0),
     "brackets are no pattern": ("Host gpu[12]\n User me\n", ["gpu1", "gpu2"], 1),
-    "a Match decides by more than names": ("Match host gpu1\n User me\n", ["gpu1", "gpu2"], 0),
+    "a Match decides by more than names": ("Match host gpu2,gpu3\n User me\n", ["gpu1", "gpu2"], 0),
     "a name in the answer": ("Host *\n HostName %h.example\n", ["gpu1", "gpu2"], 0),
     "a name in another option": (
         "Host *\n IdentityFile ~/.ssh/%n\n UserKnownHostsFile ~/k_%h\n",
