@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
-.PHONY: demo demo-sglang demo-vllm test test-all coverage lint setup system engines engines-all overlays overlays-all lock clean
+.PHONY: demo demo-sglang demo-vllm test test-all test-gpu coverage lint setup system engines engines-all overlays overlays-all lock clean
 
 demo: setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh local
@@ -19,15 +19,19 @@ demo-vllm: setup engines-all
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh local-vllm
 
 test: setup lint system engines overlays
-	$(PYTEST) -m "not full"
+	$(PYTEST) -m "not full and not gpu"
 
 test-all: setup lint system engines-all overlays-all
-	$(PYTEST)
+	$(PYTEST) -m "not gpu"
+
+# The facts about GPUs against a real driver.
+test-gpu: setup
+	$(BIN)/pytest -m gpu
 
 # Which lines of deploy/ the tests reach, in the commands that they start as well.
 coverage: setup system engines overlays
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -m "not full"
+	$(BIN)/coverage run -m pytest -m "not full and not gpu"
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
