@@ -70,6 +70,11 @@ class Stranger:
     into: Callable[[Scene], Path] = lambda _: Path(os.devnull)  # where its stdout goes
 
 
+def launching(scene: Scene) -> str:
+    """Words that nobody else on this machine has, and that a pattern would hit."""
+    return f"python -m sglang.launch_server --port {scene.port}"
+
+
 def python(code: str, *words: str) -> list[str]:
     return [sys.executable, "-I", "-c", code, *words]
 
@@ -89,7 +94,7 @@ STRANGERS: dict[str, Stranger] = {
     "our own ssh, with the engine's words": Stranger(
         lambda scene: [
             *("ssh", "-F", str(scene.config), "-i", scene.host.key, "-p", str(scene.host.port)),
-            *(f"root@{scene.host.address}", "cat; : python -m sglang.launch_server --port 30000"),
+            *(f"root@{scene.host.address}", f"cat; : {launching(scene)}"),
         ],
     ),
     "an engine's title": titled("sglang::scheduler_TP0"),
@@ -157,7 +162,7 @@ def strangers(scene: Scene) -> Iterator[dict[str, list[tuple[int, str]]]]:
             stack.callback(process.communicate)
             stack.callback(process.kill)
             started[name] = process
-        until(lambda: sum("sglang.launch_server --port 30000" in words for words in titles()) == 2, what="ssh")
+        until(lambda: sum(launching(scene) in words for words in titles()) == 2, what="ssh")
         yield {name: [(pid, ticks(pid)) for pid in descendants(process.pid)] for name, process in started.items()}
 
 
