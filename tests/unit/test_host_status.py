@@ -180,7 +180,7 @@ def test_a_work_folder_that_cannot_be_read_is_an_error_and_no_empty_machine():
             "-c",
             PROGRAM,
         ]
-        argv = [*nobody, "/usr/bin/python3", "-I", "-c", PROGRAM, name, "/nowhere/lock", "{}"]
+        argv = [*nobody, name, "/nowhere/lock", "{}"]
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"cannot read {root}" in done.stderr
