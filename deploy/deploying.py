@@ -20,11 +20,12 @@ from deploy.events import Event
 from deploy.options import Options
 from deploy.plan import Node, Plan, Replica
 from deploy.project import home
+from deploy.readers import Readers
 from deploy.recipe import REPLACE, ROLLBACK, VERIFY, Recipe, taken
 from deploy.record import Recorder
 from deploy.remote import Remote
 from deploy.runner import Course, Failure
-from deploy.session import Readers, Session
+from deploy.session import Session
 from deploy.state import Asked, Place, Run
 from deploy.wish import Wish
 

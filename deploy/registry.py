@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import pkgutil
+import sys
+from pathlib import Path
 from types import ModuleType
 
 from deploy.errors import ConfigError
@@ -12,14 +13,20 @@ from deploy.errors import ConfigError
 
 def names(package: str) -> list[str]:
     """Names of the modules in `package`, sorted; those that begin with an underscore are its own."""
-    paths = importlib.import_module(package).__path__
-    return sorted(module.name for module in pkgutil.iter_modules(paths) if not module.name.startswith("_"))
+    paths = map(Path, importlib.import_module(package).__path__)
+    files = [
+        file for path in paths for file in path.iterdir() if file.suffix == ".py" or (file / "__init__.py").exists()
+    ]
+    return sorted({file.stem for file in files if not file.name.startswith("_")})
 
 
 def load(package: str, name: str, kind: str) -> ModuleType:
     """The module `name` of `package`; a `kind` that does not exist is a ConfigError with the nearest name."""
-    known = names(package)
     module = name.replace("-", "_")
+    loaded = sys.modules.get(f"{package}.{module}") if module.isidentifier() and module[0] != "_" else None
+    if loaded:  # without reading the folder again: a check of many hosts asks for its modules thousands of times
+        return loaded
+    known = names(package)
     if module not in known:
         raise ConfigError(f"there is no {kind} {name!r}", remedy=nearest(name, known))
     return importlib.import_module(f"{package}.{module}")

@@ -34,7 +34,7 @@ LAYERS = [
     "steps",
     "mask",
     "recipe runner record render tables",
-    "session wish scaffold",
+    "readers session wish scaffold",
     "evicting",
     "deploying planning checking explaining drift",
     "running telling completing shells holding starting",
@@ -207,7 +207,7 @@ def commands_elsewhere(module: Module) -> Iterator[str]:
 
 def step_conducts(module: Module) -> Iterator[str]:
     if module.top == "steps":
-        conductors = {"runner", "recipe", "session", "commands", "render", "record", "deploying"}
+        conductors = {"runner", "recipe", "readers", "session", "commands", "render", "record", "deploying"}
         yield from (f"{module.name} imports {part}" for part, _ in own(module) if part in conductors)
 
 
