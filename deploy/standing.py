@@ -122,7 +122,8 @@ def derive(run: Run, doing: Doing, node: Node | None) -> tuple[State, str]:
         return ("stopped" if run.stopped or not run.pid else "dead"), run.ending
     # its server has ended, and left processes behind: vLLM's engine outlives an API server that was killed
     if not run.alive:
-        return ("dead" if run.exit else _answers(doing, node)[0]), run.ending
+        found = _answers(doing, node)[0]
+        return ("dead" if run.exit and found != "serving" else found), run.ending
     if run.stopped:
         return _answers(doing, node)[0], f"told to end, {run.stopped}"
     return _answers(doing, node)

@@ -73,6 +73,13 @@ CASES = {
         "dead",
         "2 of its processes",
     ),
+    "its launcher ended, and what it left serves": (
+        replace(DEAD, exit="0", left=2),
+        Doing(status=200, ours=True),
+        NODE,
+        "serving",
+        "died with exit code 0",
+    ),
     "its launcher is lost, and it serves": (
         replace(DEAD, left=2),
         Doing(status=200, ours=True),
