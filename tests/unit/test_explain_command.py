@@ -166,7 +166,7 @@ def test_a_log_of_dockers_json_file_is_unpacked():
 
 
 COMPRESSED = [
-    (gzip.compress(b"x"), "zcat old.gz | deploy explain -"),
+    (gzip.compress(b"x", mtime=0), "zcat old.gz | deploy explain -"),
     (lzma.compress(b"x"), "xzcat old.gz | deploy explain -"),
     ("x".encode("utf-16"), "iconv -f UTF-16 old.gz | deploy explain -"),
 ]
