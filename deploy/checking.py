@@ -10,9 +10,8 @@ from itertools import chain
 
 import click
 
-from deploy import checks, drafts, looking, probes, record
+from deploy import checks, looking, probes
 from deploy.checks import Case
-from deploy.deploying import place
 from deploy.errors import CheckFailed, DeployError, NoPython, Undecided, Unreachable
 from deploy.findings import Finding
 from deploy.plan import Node
@@ -29,6 +28,9 @@ Found = list[tuple[str, Finding, bool]]  # host, what was found there, whether i
 
 def of_profile(wish: Wish, session: Session, deep: Sequence[str] = ()) -> Found:
     """What is found on the hosts of a profile, by the checks and by the probes that are named."""
+    from deploy import drafts, record  # what only looks at hosts starts without
+    from deploy.deploying import place
+
     with drafts.found(wish.profile, wish.inventory, session.remotes) as draft:
         plan = wish.plan(draft)
         nodes = {node.host.name: node for node in plan.nodes}
@@ -75,11 +77,12 @@ def _case(node: Node | None, remote: Remote, texts: looking.Texts) -> Case:
 def _found(session: Session, case: Callable[[Remote], Case], deep: Sequence[str]) -> Found:
     """All hosts side by side, then beside each other; a host that was not understood is told as such."""
     cases: dict[str, Case] = {}
+    names = checks.having("check")
     each: dict[str, list[Finding]] = {}
 
     def one(remote: Remote) -> None:
         cases[remote.host.name] = case(remote)
-        each[remote.host.name] = list(checks.run(cases[remote.host.name]))
+        each[remote.host.name] = list(checks.run(cases[remote.host.name], names))
 
     failed = session.each(one)
     for name, error in failed.items():

@@ -83,9 +83,12 @@ def remember(remote: Remote) -> None:
 def judge(found: Leftovers, left: Belongings = Belongings()) -> Iterator[Fate]:
     """What has no user any more, and is of an engine's or was used by those that left it."""
     for item in found.files:
-        family = next((one for one in FAMILIES if one.pattern.fullmatch(_name(item))), None)
+        if item.users:
+            continue
+        name = _name(item)
+        family = next((one for one in FAMILIES if one.pattern.fullmatch(name)), None)
         theirs = item.key in left.keys
-        if not item.users and (theirs or (family and item.kind == "file")):
+        if theirs or (family and item.kind == "file"):
             yield _fate(item, family, found, theirs=theirs)
 
 

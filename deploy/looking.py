@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 from deploy import host, registry
@@ -16,7 +17,13 @@ PATIENCE = 20.0  # seconds that one question may take on a host: a driver withou
 
 
 class Texts(dict[str, str]):
-    """The programs' texts by name, each put together when it is first wanted: for who looks at several hosts."""
+    """The programs' texts by name, and the facts, each put together when it is first wanted: for who looks at several
+    hosts.
+    """
+
+    @cached_property
+    def facts(self) -> tuple[Fact[Any], ...]:
+        return every()
 
     def __missing__(self, name: str) -> str:
         self[name] = text = host.source(name)
@@ -32,7 +39,7 @@ def look(
 ) -> Facts:
     """Ask for all facts, or for those that are wanted; `patience`: seconds for each question."""
     texts = Texts() if texts is None else texts
-    facts = list(every() if wanted is None else wanted)
+    facts = texts.facts if wanted is None else tuple(wanted)
     asked = {fact.name: fact.questions(about) for fact in facts}
     questions = {f"{name}.{which}": one for name, several in asked.items() for which, one in several.items()}
     programs = {one.name: texts[one.name] for one in questions.values() if not isinstance(one, Command)}

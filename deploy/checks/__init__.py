@@ -60,16 +60,24 @@ class Across(Protocol):
         """What differs, by the name of the host that is the odd one out."""
 
 
-def run(case: Case) -> Iterator[Finding]:
-    """Every check, a few side by side; one that the host would not answer is UNKNOWN, and the others go on."""
+def run(case: Case, wanted: Sequence[str] | None = None) -> Iterator[Finding]:
+    """Every check; one that the host would not answer is UNKNOWN, and the others go on.
+
+    `wanted` are their names, for who judges many hosts. With a node a few go side by side: some then ask for more.
+    """
+    names = having("check") if wanted is None else wanted
+    if case.node is None:
+        for name in names:
+            yield from _findings(name, case)
+        return
     with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="check") as pool:
-        for found in pool.map(lambda name: _findings(name, case), _having("check")):
+        for found in pool.map(lambda name: _findings(name, case), names):
             yield from found
 
 
 def across(cases: Sequence[Case]) -> Iterator[tuple[str, Finding]]:
     """What several hosts show beside each other; nothing for one alone."""
-    for name in _having("across") if len(cases) > 1 else ():
+    for name in having("across") if len(cases) > 1 else ():
         module = cast("Across", registry.load(__name__, name, "check"))
         try:
             yield from list(module.across(cases))
@@ -77,7 +85,8 @@ def across(cases: Sequence[Case]) -> Iterator[tuple[str, Finding]]:
             yield cases[0].host.name, Finding(name, "UNKNOWN", error.what, error.evidence, error.remedy)
 
 
-def _having(function: str) -> list[str]:
+def having(function: str) -> list[str]:
+    """The names of the modules that have `check`, or `across`."""
     return [name for name in registry.names(__name__) if hasattr(registry.load(__name__, name, "check"), function)]
 
 
