@@ -109,8 +109,11 @@ class Look:
         return [words for words in new.values() if not any(words.endswith(f" logcap.py {pid}") for pid in own)]
 
     def settled(self) -> Any:
-        """What a client that lost its lease may not change: whose processes live, and all files but those that grow."""
-        files = {path: found for path, found in self.files.items() if not path.endswith(("server.log", ".lock"))}
+        """What a client that lost its lease may not change: whose processes live, and all files but those that grow,
+        and an engine's answers, which are kept for whoever asks.
+        """
+        passing = ("server.log", ".lock")
+        files = {path: it for path, it in self.files.items() if not path.endswith(passing) and "/cache/" not in path}
         return {pid for pid, (_, run) in self.processes.items() if run}, files
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.fleet import TestHost
 
 END = "Signal processes that are still the ones we mean"  # as deploy/host/end.py begins
-LOOK = "Answer many questions side by side"  # as deploy/host/look.py begins; after END, nobody but `free` looks so
+LOOK = "Answer many questions side by side"  # as deploy/host/look.py begins: preflight, and after END nobody but `free`
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ MOMENTS = {
     name: Moment("" if name == "lock" else name.partition(",")[0], words)
     for name, words in {
         "lock": ("Hold a machine's lock",),  # before the first step; as deploy/host/lease.py begins
-        "preflight": ('command -v "$name"',),
+        "preflight": (LOOK,),  # the first of a run
         "push": ("--server",),
         "push, reading back": ("--server", ".incoming"),
         "prepare": ("DEPLOY_POINT=prepare",),
