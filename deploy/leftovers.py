@@ -12,31 +12,27 @@ from deploy.errors import RemoteFailed
 from deploy.facts import leftovers
 from deploy.facts.launched import Launched
 from deploy.facts.leftovers import Item, Key, Leftovers, Segment
+from deploy.facts.processes import Process
 from deploy.remote import Remote
 
 YOUNG = 60.0  # seconds in which somebody may have made it, and not have opened it yet
-
-
-@dataclass(frozen=True)
-class Family:
-    """How files of one kind are called: `pid` of who made it, if the name has it; `engine`: only a server makes it."""
-
-    pattern: re.Pattern[str]
-    engine: bool = False
-
+SECOND = 1.0  # by which a segment seems older: the kernel tells its time in whole ones
 
 # Names as SGLang 0.5.8 to 0.5.23 (utils/stale_shm_cleanup.py, managers/load_snapshot.py, mem_cache/storage/mmap), torch
-# (c10/core/StorageImpl, reductions.py), Python's multiprocessing, loky, libomp, NCCL and CUDA give them.
-FAMILIES = (
-    Family(re.compile(r"sgl_shm_.+_(?P<pid>\d+)_[0-9a-f]+"), engine=True),
-    Family(re.compile(r"multi_tokenizer_args_(?P<pid>\d+)"), engine=True),
-    Family(re.compile(r"sglang_loads_.+\.shm"), engine=True),
-    Family(re.compile(r"sglang_host_pool_[0-9a-f]+\.mmap"), engine=True),
-    Family(re.compile(r"torch_(?P<pid>\d+)_\d+_\d+")),
-    Family(re.compile(r"sem\.loky-(?P<pid>\d+)-.+")),
-    Family(re.compile(r"__KMP_REGISTERED_LIB_(?P<pid>\d+)_\d+")),
-    Family(re.compile(r"psm_[0-9a-f]+|sem\.mp-.+|nccl-.+|cuda\.shm\..+")),
+# (c10/core/StorageImpl, reductions.py), vLLM 0.33 (kv_offload, ec_transfer), Python's multiprocessing, loky, libomp,
+# NCCL and CUDA give them. A file that is called otherwise may be somebody's data: weights are kept there as well.
+PATTERNS = (
+    r"sgl_shm_.+_(?P<pid>\d+)_[0-9a-f]+",
+    r"multi_tokenizer_args_(?P<pid>\d+)",
+    r"torch_(?P<pid>\d+)_\d+_\d+",
+    r"sem\.loky-(?P<pid>\d+)-.+",
+    r"__KMP_REGISTERED_LIB_(?P<pid>\d+)_\d+",
+    r"sglang_loads_.+\.shm",
+    r"sglang_host_pool_.+\.mmap",
+    r"vllm_(offload|ec)_.+\.mmap",
+    r"psm_[0-9a-f]+|sem\.mp-.+|nccl-.+|cuda\.shm\..+",
 )
+KNOWN = tuple(map(re.compile, PATTERNS))  # `pid` is who made it
 
 
 @dataclass(frozen=True)
@@ -59,12 +55,12 @@ class Fate:
     why: str
 
 
-def of(pids: Iterable[int], found: Leftovers) -> Belongings:
-    """What these processes use, or have made."""
-    wanted = set(pids)
-    used = [item for item in found.files if wanted.intersection(item.users)]
-    made = frozenset(one.number for one in found.segments if one.creator in wanted)
-    return Belongings(frozenset(item.key for item in used), made)
+def of(processes: Iterable[Process], found: Leftovers) -> Belongings:
+    """What these processes use, or have made: a segment's maker may be an earlier one that had the pid."""
+    ages = {process.pid: process.age for process in processes}
+    used = [item for item in found.files if not ages.keys().isdisjoint(item.users)]
+    made = [one for one in found.segments if one.creator in ages and one.age <= ages[one.creator] + SECOND]
+    return Belongings(frozenset(item.key for item in used), frozenset(one.number for one in made))
 
 
 def remembered(found: Launched) -> Belongings:
@@ -81,37 +77,36 @@ def remember(remote: Remote) -> None:
 
 
 def judge(found: Leftovers, left: Belongings = Belongings()) -> Iterator[Fate]:
-    """What has no user any more, and is of an engine's or was used by those that left it."""
+    """What has no user any more: the files that are called as such pieces are, and the sockets of those that left
+    them. No other file, whoever used it: a server maps weights as well that lie in /dev/shm to be read fast.
+    """
     for item in found.files:
         if item.users:
             continue
-        name = _name(item)
-        family = next((one for one in FAMILIES if one.pattern.fullmatch(name)), None)
-        theirs = item.key in left.keys
-        if theirs or (family and item.kind == "file"):
-            yield _fate(item, family, found, theirs=theirs)
+        name, theirs = _name(item), item.key in left.keys
+        named = next(filter(None, (pattern.fullmatch(name) for pattern in KNOWN)), None)
+        if named if item.kind == "file" else theirs:
+            yield _fate(item, int(named.groupdict().get("pid") or 0) if named else 0, found, theirs=theirs)
 
 
-def _fate(item: Item, family: Family | None, found: Leftovers, *, theirs: bool) -> Fate:
-    named = family.pattern.fullmatch(_name(item)) if family else None
-    pid = int(named.groupdict().get("pid") or 0) if named else 0
+def _fate(item: Item, pid: int, found: Leftovers, *, theirs: bool) -> Fate:
     rules = (  # the first one that holds
         (item.uid != found.uid, False, f"it is of user id {item.uid}"),
         (item.uid in found.unread, False, f"{found.unread.count(item.uid)} processes of its user may not be read"),
-        (theirs, True, "a process that was ended used it"),
         (pid in found.pids, False, f"pid {pid} in its name lives"),
+        (theirs, True, "a process that was ended used it"),
         (item.age < YOUNG, False, "it is younger than a minute"),
         (not found.sees_all, False, "processes that cannot be seen from within a container may use it"),
         (pid > 0, True, f"pid {pid} in its name is gone"),
-        (family is not None and family.engine, True, "nobody has it open"),
         (True, False, "nobody has it open, but whose it was cannot be told"),
     )
     return next(Fate(item, dead, why) for holds, dead, why in rules if holds)
 
 
 def abandoned(found: Leftovers, left: Belongings) -> list[Segment]:
-    """System V's segments that they made, and that nobody has attached."""
-    return [one for one in found.segments if one.number in left.segments and not one.attached and one.uid == found.uid]
+    """System V's segments that they made, who are gone, and that nobody has attached."""
+    unused = [one for one in found.segments if not one.attached and one.creator not in found.pids]
+    return [one for one in unused if one.number in left.segments and one.uid == found.uid]
 
 
 def sweep(remote: Remote, left: Belongings = Belongings()) -> str:

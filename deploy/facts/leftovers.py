@@ -40,6 +40,7 @@ class Segment:
     creator: int  # pid
     attached: int  # how many processes have it, of any namespace
     uid: int
+    age: float  # seconds since it was made, or its rights were changed
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,14 @@ class Leftovers:
     files: tuple[Item, ...]
     segments: tuple[Segment, ...]
     unread: tuple[int, ...]  # the user id of each process whose maps or files may not be read
-    pids: frozenset[int]  # that are taken
+    pids: frozenset[int]  # that living processes have, each in every namespace that it is in
     uid: int  # whose eyes these are
     sees_all: bool  # whether all processes of the machine can be seen: not from within a container
 
 
 def parse(answer: Mapping[str, Any]) -> Leftovers:
     """From what `deploy.host.leftovers` prints."""
-    names = ("shmid", "size", "cpid", "nattch", "uid")
+    names = ("shmid", "size", "cpid", "nattch", "uid", "age")
     return Leftovers(
         files=tuple(Item(**{**one, "users": tuple(one["users"])}) for one in answer["files"]),
         segments=tuple(Segment(*(one[name] for name in names)) for one in answer["segments"]),

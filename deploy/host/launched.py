@@ -28,19 +28,22 @@ def launchers(runs: str) -> list[list[str]]:
 
 
 def shared(folder: str) -> dict[str, Any]:
-    """What `remember` wrote of the run's shared memory in this boot; nothing where that is not whole."""
+    """What `remember` wrote of the run's shared memory, and in which boot; nothing where that is not whole."""
     try:
         with open(os.path.join(folder, "shared.json"), encoding="utf-8") as file:
             told = json.load(file)
         files = [[int(device), int(inode), str(path)] for device, inode, path in told["files"]]
-        return {"boot": str(told["boot"]), "files": files, "segments": [int(number) for number in told["segments"]]}
+        segments = [int(number) for number in told["segments"]]
+        return {"boot": [told["boot"], told["first"]], "files": files, "segments": segments}
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return {}
 
 
 def answer(runs: str) -> dict[str, Any]:
     told, begun = table(), launchers(runs)
-    used = [found for folder, *_ in begun if (found := shared(folder)) and found["boot"] == told["boot_id"]]
+    first = next((str(one["start_ticks"]) for one in told["processes"] if one["pid"] == 1), "")
+    boot = [told["boot_id"], first]
+    used = [found for folder, *_ in begun if (found := shared(folder)) and found["boot"] == boot]
     return {**told, "launchers": begun, "shared": used}
 
 

@@ -22,6 +22,7 @@ SHM = "/dev/shm"
 MOST = 4096  # files of /dev/shm, sockets
 FIRST_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, include/linux/proc_ns.h: who sees this one sees every process
 SOCKET = re.compile(r"socket:\[(\d+)\]")
+MAPPED = re.compile(rb"/dev/shm/([^/\n]+?)(?: \(deleted\))?\n")
 
 
 def described(path: str) -> dict[str, Any] | None:
@@ -83,15 +84,17 @@ def state(pid: str) -> str:
         return file.read().rpartition(b") ")[2][:1].decode()
 
 
-def mapped(pid: str, devices: set[int]) -> set[tuple[int, int]]:
-    """(device, inode) of the files on these devices that it maps (proc_pid_maps(5))."""
+def mapped(pid: str, devices: set[int]) -> tuple[set[tuple[int, int]], set[str]]:
+    """(device, inode) of the files on these devices that it maps (proc_pid_maps(5)), and the names of those of
+    /dev/shm: an overlay shows another device there than stat does.
+    """
     with open(f"/proc/{pid}/maps", "rb") as maps:
         text = maps.read()
     found = set()
     for device in devices:
         shown = b"%02x:%02x" % (os.major(device), os.minor(device))
         found |= {(device, int(inode)) for inode in re.findall(rb" %s (\d+)" % shown, text)}
-    return found
+    return found, {os.fsdecode(name) for name in MAPPED.findall(text)}
 
 
 def use(files: list[dict[str, Any]], sockets: dict[str, str]) -> list[int]:
@@ -110,7 +113,9 @@ def use(files: list[dict[str, Any]], sockets: dict[str, str]) -> list[int]:
             maps = patience.read(state(pid), mapped, pid, devices)
             if maps is None:  # it does not answer
                 unread.append(int(pid))
-            used = [by_inode[key] for key in maps or () if key in by_inode]
+            keys, names = maps or ((), ())
+            used = [by_inode[key] for key in keys if key in by_inode]
+            used += [one for name in names for one in by_path.get(name, [])]
             for link in opened(pid):
                 named = SOCKET.fullmatch(link)
                 path = sockets.get(named[1], "") if named else link
@@ -128,14 +133,15 @@ def use(files: list[dict[str, Any]], sockets: dict[str, str]) -> list[int]:
 
 
 def segments() -> list[dict[str, int]]:
-    """System V's shared memory; how many have it attached counts those of every namespace."""
+    """System V's shared memory; how many have it attached counts those of every namespace. `age` is in seconds."""
     try:
         with open("/proc/sysvipc/shm", encoding="ascii") as lines:
             names, *rows = (line.split() for line in lines)
     except (OSError, ValueError):
         return []
-    wanted = {name: names.index(name) for name in ("shmid", "size", "cpid", "nattch", "uid")}
-    return [{name: int(row[at]) for name, at in wanted.items()} for row in rows]
+    wanted = {name: names.index(name) for name in ("shmid", "size", "cpid", "nattch", "uid", "ctime")}
+    found = [{name: int(row[at]) for name, at in wanted.items()} for row in rows]
+    return [{**one, "age": int(time.time()) - one["ctime"]} for one in found]
 
 
 def sees_all() -> bool:
@@ -150,11 +156,35 @@ def look(paths: list[str]) -> tuple[list[dict[str, Any]], list[int]]:
     return files, use(files, sockets)
 
 
+def status(pid: object) -> str:
+    """What /proc tells of it to everybody; "" where it is gone."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def field(text: str, name: str) -> list[str]:
+    return text.partition(f"\n{name}:")[2].partition("\n")[0].split()
+
+
 def uid_of(pid: int) -> int:
+    """Root's is also what the kernel lets nobody else look into, whoever has it: the sshd of a login, say."""
     try:
         return os.stat(f"/proc/{pid}").st_uid
     except OSError:
         return -1
+
+
+def numbers() -> list[int]:
+    """The pids of all that live, also those in a container's own namespace, which it writes into its names."""
+    found: set[int] = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        text = status(pid)
+        dead = field(text, "State")[:1] in (["Z"], ["X"]) and field(text, "Threads") in (["0"], ["1"])
+        found.update(() if dead else map(int, field(text, "NSpid") or [pid]))
+    return sorted(found)
 
 
 def answer(*paths: str) -> dict[str, Any]:
@@ -163,7 +193,7 @@ def answer(*paths: str) -> dict[str, Any]:
         "files": files,
         "segments": segments(),
         "unread": [uid for uid in map(uid_of, unread) if uid >= 0],
-        "pids": [int(pid) for pid in os.listdir("/proc") if pid.isdigit()],
+        "pids": numbers(),
         "uid": os.getuid(),
         "sees_all": sees_all(),
     }

@@ -1,7 +1,8 @@
 """Write down which shared memory a run's processes use: remember.py FOLDER, of the run.
 
-FOLDER/shared.json gets {"boot": the host's boot id, "files": [[device, inode, path], ...], "segments": [numbers]}:
-once all of them are dead, nothing else tells whose it was. Prints how many pieces.
+FOLDER/shared.json gets {"boot": the host's boot id, "first": the start ticks of its process 1, "files": [[device,
+inode, path], ...], "segments": [numbers]}: once all of them are dead, nothing else tells whose it was. A container
+that is started again has the same boot, and counts its inodes and segments from the beginning. Prints how many pieces.
 """
 
 # Sent to hosts as a program: standard library only, Python 3.8 or newer.
@@ -12,9 +13,15 @@ import json
 import os
 import sys
 
-from deploy.host.family import everyone, offspring
+from deploy.host.family import TICK, Member, everyone, offspring
 from deploy.host.leftovers import look, segments
 from deploy.host.write import write
+
+
+def age(process: Member) -> float:
+    """Seconds. An earlier process that had its pid may have made a segment that is older."""
+    with open("/proc/uptime", encoding="ascii") as file:
+        return float(file.read().split()[0]) - int(process.ticks) / TICK
 
 
 def remember(folder: str) -> None:
@@ -24,9 +31,11 @@ def remember(folder: str) -> None:
     launcher = known.get(int(pid))
     pids = offspring(int(pid), known) if launcher and launcher.ticks == ticks else set()
     files = [[one["device"], one["inode"], one["path"]] for one in look([])[0] if pids.intersection(one["users"])]
-    made = [one["shmid"] for one in segments() if one["cpid"] in pids]
+    made = [one["shmid"] for one in segments() if one["cpid"] in pids and one["age"] <= age(known[one["cpid"]]) + 1]
     if files or made:
-        write(os.path.join(folder, "shared.json"), json.dumps({"boot": boot, "files": files, "segments": made}))
+        first = known[1].ticks if 1 in known else ""
+        told = {"boot": boot, "first": first, "files": files, "segments": made}
+        write(os.path.join(folder, "shared.json"), json.dumps(told))
     print(len(files) + len(made))
 
 

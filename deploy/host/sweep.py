@@ -28,6 +28,9 @@ def swept(wanted: dict[str, Any], now: dict[str, Any] | None) -> str:
     if now["users"]:
         return f"it is in use by pid {', '.join(map(str, now['users']))}"
     try:
+        about = os.lstat(wanted["path"])  # who uses it took a while to find
+        if (about.st_dev, about.st_ino) != (wanted["device"], wanted["inode"]):
+            return "it is another one by now"
         os.unlink(wanted["path"])
     except FileNotFoundError:
         pass

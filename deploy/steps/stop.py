@@ -75,7 +75,7 @@ def _belongings(seen: Seen, remote: Remote) -> Belongings:
     if not seen.ours:
         return before
     try:
-        return before | leftovers.of((process.pid for process in seen.ours), facts.read(remote))
+        return before | leftovers.of(seen.ours, facts.read(remote))
     except RemoteFailed as error:
         remote.say(f"which shared memory they use cannot be seen: {error.what}")
         return before

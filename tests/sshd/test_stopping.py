@@ -227,10 +227,12 @@ def test_a_stop_ends_what_it_launched_and_nobody_else(
     project: Project, sshd: TestHost, keys: Keys, before: Callable[[Ours], None], said: str, memory: Path
 ) -> None:
     crowd, shared, address = project.folder / "crowd", free_port(), project.folder / "an ipc socket"
-    own = [memory.with_name(f"{name}{memory.name}") for name in ("sgl_shm_mq_1_", "sem.mp-", "of no known name ")]
+    own = [memory.with_name(f"{name}{memory.name}") for name in ("nccl-", "sem.mp-", "cuda.shm.")]
+    weights = memory.with_name(f"weights of {memory.name}")
+    pieces = [memory, weights, *own, address]
     project.fake(
         engine={"name": "sglang", "python": str(CROWDED)},
-        env={"CROWD": str(crowd), "SHARED_PORT": str(shared), "MEMORY": ":".join(map(str, [memory, *own, address]))},
+        env={"CROWD": str(crowd), "SHARED_PORT": str(shared), "MEMORY": ":".join(map(str, pieces))},
         draft=None, speculative=None, bench={"prompts": []},
         ready={"deadline": 60, "stall": 30, "patience": 5},
     )  # fmt: skip
@@ -253,5 +255,6 @@ def test_a_stop_ends_what_it_launched_and_nobody_else(
         assert (memory.exists(), Path(f"{memory}0").exists()) == (True, True), "somebody else maps them"
     assert [name for name, one in ours.items() if lives(*one)] == []
     assert [path for path in [*own, address] if path.exists()] == []
+    assert weights.exists(), "a server's files may be called anything, and so may a user's"
     assert said in done.err
     assert (Path(row["folder"]) / "stopped").exists() == (before is not kill_them_all), "it died, and was not ended"

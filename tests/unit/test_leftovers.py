@@ -20,7 +20,7 @@ import pytest
 from deploy import host, leftovers
 from deploy.checks import Case
 from deploy.checks import leftovers as check
-from deploy.facts import known, launched
+from deploy.facts import known, launched, processes
 from deploy.facts import leftovers as facts
 from deploy.facts.leftovers import Item, Leftovers, Segment
 from deploy.leftovers import Belongings
@@ -39,7 +39,7 @@ def seen(*files: Item, **more: Any) -> Leftovers:
     return Leftovers(files, **{**base, **more})
 
 
-NAMES = ("sgl_shm_mq_40_a1b2c3d4", "sgl_shm_mq_40_a1", "psm_0a1b2c3d", "tmpabc", "x")
+NAMES = ("sgl_shm_mq_40_a1b2c3d4", "sgl_shm_mq_40_a1", "sgl_shm_mq_50_a1", "psm_0a1b2c3d", "tmpabc", "k3.gguf")
 OURS = Belongings(frozenset((1, 7, f"/dev/shm/{name}") for name in NAMES), frozenset({3}))
 
 FATES: dict[str, tuple[Leftovers, Belongings, str]] = {
@@ -47,13 +47,16 @@ FATES: dict[str, tuple[Leftovers, Belongings, str]] = {
     "pid in the name lives": (seen(item("sgl_shm_mq_50_a1b2c3d4")), Belongings(), "kept: pid 50 in its name lives"),
     "somebody maps it": (seen(item("sgl_shm_mq_40_a1b2c3d4", 50)), OURS, ""),
     "another tokenizer's": (seen(item("multi_tokenizer_args_40")), Belongings(), "dead: pid 40 in its name is gone"),
-    "an engine's without a pid": (seen(item("sglang_loads_x_1f.shm")), Belongings(), "dead: nobody has it open"),
+    "pid in the name lives, though who was ended used it": (
+        seen(item("sgl_shm_mq_50_a1")), OURS, "kept: pid 50 in its name lives",
+    ),
+    "an engine's without a pid": (seen(item("sglang_loads_x_1f.shm")), Belongings(), "kept: nobody has it open, but"),
     "torch's": (seen(item("torch_40_123_0")), Belongings(), "dead: pid 40 in its name is gone"),
     "anybody's": (seen(item("psm_0a1b2c3d")), Belongings(), "kept: nobody has it open, but whose it was"),
     "anybody's, used by whom we ended": (seen(item("psm_0a1b2c3d")), OURS, "dead: a process that was ended used it"),
     "another file with its name": (seen(item("psm_0a1b2c3d", inode=8)), OURS, "kept: nobody has it open, but"),
     "no known name": (seen(item("my-dataset")), Belongings(), ""),
-    "no known name, used by whom we ended": (seen(item("x")), OURS, "dead: a process that was ended used it"),
+    "weights that whom we ended had mapped": (seen(item("k3.gguf")), OURS, ""),
     "a socket of nobody": (seen(item("sglang_loads_x.shm", kind="socket")), Belongings(), ""),
     "a socket of whom we ended": (seen(item("tmpabc", kind="socket")), OURS, "dead: a process that was ended used it"),
     "another user's": (seen(item("sgl_shm_mq_40_a1", uid=5)), OURS, "kept: it is of user id 5"),
@@ -61,7 +64,7 @@ FATES: dict[str, tuple[Leftovers, Belongings, str]] = {
     "another user's cannot be read": (seen(item("sgl_shm_mq_40_a1"), unread=(0,)), Belongings(), "dead: pid 40"),
     "it is new": (seen(item("sgl_shm_mq_40_a1", age=3.0)), Belongings(), "kept: it is younger than a minute"),
     "seen from a container": (seen(item("sgl_shm_mq_40_a1"), sees_all=False), Belongings(), "kept: processes that"),
-    "from a container, used by whom we ended": (seen(item("x"), sees_all=False), OURS, "dead: a process"),
+    "from a container, used by whom we ended": (seen(item("psm_0a1b2c3d"), sees_all=False), OURS, "dead: a process"),
 }  # fmt: skip
 
 
@@ -73,10 +76,11 @@ def test_only_what_a_dead_owner_left_is_dead(case: str) -> None:
 
 
 SEGMENTS = [
-    (Segment(3, 8, 40, 0, ME), [3]),
-    (Segment(3, 8, 40, 1, ME), []),  # attached
-    (Segment(4, 8, 40, 0, ME), []),  # not made by those that were ended
-    (Segment(3, 8, 40, 0, 5), []),  # another user's
+    (Segment(3, 8, 40, 0, ME, 9), [3]),
+    (Segment(3, 8, 40, 1, ME, 9), []),  # attached
+    (Segment(4, 8, 40, 0, ME, 9), []),  # not made by those that were ended
+    (Segment(3, 8, 40, 0, 5, 9), []),  # another user's
+    (Segment(3, 8, 50, 0, ME, 9), []),  # its maker lives: another one by now
 ]
 
 
@@ -86,21 +90,27 @@ def test_a_segment_goes_when_its_maker_was_ended_and_nobody_has_it(segment: Segm
 
 
 def test_what_processes_use_is_known_while_they_live() -> None:
-    found = seen(item("a", 40), item("b", 50, inode=8), segments=(Segment(3, 8, 40, 1, ME), Segment(4, 8, 50, 1, ME)))
-    assert leftovers.of([40], found) == Belongings(frozenset({(1, 7, "/dev/shm/a")}), frozenset({3}))
+    made = [Segment(3, 8, 40, 1, ME, 9.0), Segment(4, 8, 50, 1, ME, 0.0), Segment(5, 8, 40, 0, ME, 600.0)]
+    found = seen(item("a", 40), item("b", 50, inode=8), segments=tuple(made))
+    (ours,) = (one for one in table(process(40, 1, start_ticks=9000)).all if one.pid == 40)
+    assert ours.age == 10.0, "segment 5 is of one that had its pid before"
+    assert leftovers.of([ours], found) == Belongings(frozenset({(1, 7, "/dev/shm/a")}), frozenset({3}))
 
 
 def test_what_runs_wrote_down_counts_for_theirs_and_what_is_not_whole_does_not(tmp_path: Path) -> None:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    whole = {"boot": boot, "files": [[1, 7, "/dev/shm/x"]], "segments": [3]}
-    texts = [json.dumps(whole), json.dumps({**whole, "boot": "before", "files": [[2, 2, "/dev/shm/y"]]})]
+    first = Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19]
+    whole = {"boot": boot, "first": first, "files": [[1, 7, "/dev/shm/psm_0a1b2c3d"]], "segments": [3]}
+    others = [{"boot": "before"}, {"first": "0.5"}]  # another boot's; another start's of this container
+    texts = [json.dumps({**whole, "files": [[2, 2, "/dev/shm/y"]], **other}) for other in others]
+    texts.insert(0, json.dumps(whole))
     for number, text in enumerate([*texts, "", "[]", '{"boot": 1}', json.dumps({**whole, "files": [["a", 1, 2]]})]):
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "pid").write_text(f"40 40 {boot}\n")
         (folder / "shared.json").write_text(text)
     left = leftovers.remembered(launched.read(cast("Any", Here()), str(tmp_path)))
-    assert left == Belongings(frozenset({(1, 7, "/dev/shm/x")}), frozenset({3}))
+    assert left == Belongings(frozenset({(1, 7, "/dev/shm/psm_0a1b2c3d")}), frozenset({3}))
     assert left | OURS == OURS
 
 
@@ -109,7 +119,7 @@ BIG = 20 << 20
 CASES: dict[str, tuple[Leftovers, list[dict[str, Any]], list[tuple[str, str]]]] = {
     "nothing": (seen(), [], [("PASS", "left 0 MiB of shared memory")]),
     "of the dead": (
-        seen(item("sglang_loads_x.shm", size=BIG)), [], [("WARN", "dead processes left 1 pieces, 20 MiB, of shared")],
+        seen(item("torch_40_1_1", size=BIG)), [], [("WARN", "dead processes left 1 pieces, 20 MiB, of shared")],
     ),
     "some crumbs": (seen(item("sglang_loads_x.shm", size=3 << 20)), [], [("PASS", "left 3 MiB of shared memory")]),
     "whose, nobody knows": (
@@ -197,7 +207,7 @@ def test_who_listens_on_a_socket_is_its_user_and_a_dead_one_is_removed(tmp_path:
         listener.listen()
         found = facts.read(cast("Any", Here()))
         assert [one.users for one in found.files if one.path == str(path)] == [(os.getpid(),)]
-        left = leftovers.of([os.getpid()], found)
+        left = leftovers.of([me for me in processes.read(cast("Any", Here())).all if me.pid == os.getpid()], found)
         assert str(path) in {key[2] for key in left.keys}
         left = Belongings(frozenset(one.key for one in found.files if one.path == str(path)))
         assert leftovers.sweep(cast("Any", OneOf(path)), left) == "", "it is in use"
@@ -241,6 +251,30 @@ def test_a_segment_of_system_v_is_seen_and_removed_when_nobody_has_it() -> None:
         assert [one for one in facts.read(cast("Any", Here())).segments if one.number == number] == []
     finally:
         libc.shmctl(number, 0, None)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a pid namespace")
+def test_a_pid_counts_as_taken_that_a_living_process_has_in_a_container() -> None:
+    """Who runs there writes that one into the names of its pieces."""
+    free = next(pid for pid in range(3, 1 << 22) if not Path(f"/proc/{pid}").exists())
+    words = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-c", NUMBERED, str(free)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == f"{free}\n"
+        assert free in facts.read(cast("Any", Here())).pids
+        process.communicate("")
+
+
+NUMBERED = """
+import os, sys
+while os.fork():  # until one has the number that is asked for
+    pid = os.wait()[0]
+    if pid >= int(sys.argv[1]):
+        sys.exit()
+if os.getpid() >= int(sys.argv[1]):
+    print(os.getpid(), flush=True)
+    sys.stdin.read()
+"""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
