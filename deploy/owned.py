@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from deploy.facts.launched import Launch
 from deploy.facts.processes import Process, Processes
 
+Known = Collection[tuple[int, int]]  # pids and start ticks of those that were proved before
 
-def owned(folder: str, living: Processes, launches: Iterable[Launch] = ()) -> list[Process]:
+
+def owned(folder: str, living: Processes, launches: Iterable[Launch] = (), before: Known = ()) -> list[Process]:
     """The living processes of the runs in `folder` (a run's own, or a deployment's `runs`), as `proofs` has them."""
-    return list(proofs(folder, living, launches))
+    return list(proofs(folder, living, launches, before))
 
 
-def proofs(folder: str, living: Processes, launches: Iterable[Launch] = ()) -> dict[Process, str]:
+def proofs(folder: str, living: Processes, launches: Iterable[Launch] = (), before: Known = ()) -> dict[Process, str]:
     """The same, and by what each is known, in the order of their pids.
 
     By itself: it is the launcher that a run wrote down (pid, start ticks, boot), its environment names the run, or its
     environment is wiped (setproctitle does) and its output is the run's log. By another one that is known: it is in the
     session or the process group which that one leads, it descends from it, or it is in the session of a launcher that
-    is gone; or its environment is wiped, and its control group is a scope of ours alone. The number of a session or a
-    group is given to nobody else while it has a member. Never among them: our own connection, whoever started it, who
-    says by its environment that it is of a run elsewhere, and `logcap`, which dies with the launcher by itself.
+    is gone; or its environment is wiped, and its control group is a scope that the run has made for itself. The number
+    of a session or a group is given to nobody else while it has a member. Who was proved `before` stays so when the
+    one that proved it has ended. Never among them: our own connection, whoever started it, who says by its environment
+    that it is of a run elsewhere, and `logcap`, which dies with the launcher by itself.
     """
     own = living.ancestors(living.asked_by)
     others = {process.pid for process in living.all if _elsewhere(process, folder)}
     alive = [process for process in living.all if not process.zombie and process.pid not in own | others]
     here = {launch.pid: launch for launch in launches if launch.boot_id == living.boot_id}
-    known = {process.pid: why for process in alive if (why := _itself(process, folder, here))}
-    before = -1
-    while before != len(known):
-        before = len(known)
+    known = {process.pid: "it was known before" for process in alive if (process.pid, process.start_ticks) in before}
+    known |= {process.pid: why for process in alive if (why := _itself(process, folder, here))}
+    count = -1
+    while count != len(known):
+        count = len(known)
         found = {process.pid: process for process in alive if process.pid in known}
         related = _Related(found, here, living)
         known |= {p.pid: why for p in alive if p.pid not in known and (why := related.by(p))}
@@ -55,8 +59,7 @@ class _Related:
         self.groups = {pid for pid, process in known.items() if process.pgrp == pid}
         there = {process.pid for process in living.all if not _launcher(process, launches)}
         self.orphaned = {p.session for p in known.values() if p.session in launches and p.session not in there}
-        mixed = {p.cgroup for p in living.all if p.pid not in known and not (p.wiped or p.zombie)}
-        self.scopes = {p.cgroup for p in known.values() if p.cgroup.endswith(".scope")} - mixed
+        self.scopes = _scopes(known.values(), launches)
 
     def by(self, process: Process) -> str:
         """How one of them proves that this one belongs to them; "" where none does."""
@@ -69,7 +72,16 @@ class _Related:
         if process.ppid in self.known:
             return f"it is a child of pid {process.ppid}"
         alone = process.wiped and process.cgroup in self.scopes
-        return f"its environment is wiped, and {process.cgroup} has only processes of the run" if alone else ""
+        return f"its environment is wiped, and it is in {process.cgroup}, which the run has made" if alone else ""
+
+
+def _scopes(known: Collection[Process], launches: Mapping[int, Launch]) -> set[str]:
+    """Control groups that a run has made (systemd-run --scope): one of it is there, and its launcher lives elsewhere.
+    That of the launcher itself is a login's, whose other programs, and hooks, are none of ours.
+    """
+    of = {launch.run: process.cgroup for process in known if (launch := _launcher(process, launches))}
+    made = {process.cgroup for process in known if process.run in of and process.cgroup != of[process.run]}
+    return {path for path in made if path.endswith(".scope")} - {*of.values()}
 
 
 def _launcher(process: Process, launches: Mapping[int, Launch]) -> Launch | None:

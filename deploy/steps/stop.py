@@ -63,10 +63,11 @@ def stop(node: Node, remote: Remote) -> str:
     return f"{len(first)} processes ended by {by}{_unreaped(first, seen)}{_swept(left, remote)}"
 
 
-def _look(remote: Remote) -> Seen:
-    runs = remote.place.runs
+def _look(remote: Remote, before: Iterable[Process] = ()) -> Seen:
+    """Who was known to be ours stays so: what proved it, a parent, say, may have been ended meanwhile."""
+    runs, known = remote.place.runs, {(process.pid, process.start_ticks) for process in before}
     found = launched.read(remote, runs)
-    return Seen(found, tuple(owned.owned(runs, found.living, found.launches)))
+    return Seen(found, tuple(owned.owned(runs, found.living, found.launches, known)))
 
 
 def _belongings(seen: Seen, remote: Remote) -> Belongings:
@@ -122,7 +123,7 @@ def _end(signal: str, choose: Choice, patience: float, seen: Seen, remote: Remot
         if ended.refused:
             raise _refused([process for process in targets if process.pid in ended.refused], remote)
         signalled |= {(process.pid, process.start_ticks) for process in new}
-        seen = _look(remote)
+        seen = _look(remote, seen.ours)
         if time.monotonic() > deadline:
             break
         remote.pause(0)

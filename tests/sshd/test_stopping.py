@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.crowded_server import NOBODY, SHAPES
+from tests.crowded_server import NOBODY, QUIET, SHAPES
 from tests.fleet import Keys, TestHost
 from tests.project import Project, ended, free_port, until
 
@@ -230,9 +230,10 @@ def test_a_stop_ends_what_it_launched_and_nobody_else(
     own = [memory.with_name(f"{name}{memory.name}") for name in ("nccl-", "sem.mp-", "cuda.shm.")]
     weights = memory.with_name(f"weights of {memory.name}")
     pieces = [memory, weights, *own, address]
+    quiet = {"QUIET": "1"} if before is nothing else {}
     project.fake(
         engine={"name": "sglang", "python": str(CROWDED)},
-        env={"CROWD": str(crowd), "SHARED_PORT": str(shared), "MEMORY": ":".join(map(str, pieces))},
+        env={"CROWD": str(crowd), "SHARED_PORT": str(shared), "MEMORY": ":".join(map(str, pieces)), **quiet},
         draft=None, speculative=None, bench={"prompts": []},
         ready={"deadline": 60, "stall": 30, "patience": 5},
     )  # fmt: skip
@@ -243,7 +244,7 @@ def test_a_stop_ends_what_it_launched_and_nobody_else(
     ours = {name: (int(pid), start) for name, pid, start in lines}
     launched = dict(zip(("the launcher", "the server"), with_its_server(int(row["pid"])), strict=True))
     ours |= {name: (pid, ticks(pid)) for name, pid in launched.items()}
-    assert [*ours] == [*SHAPES, *launched]
+    assert [*ours] == [*SHAPES, *(QUIET if quiet else {}), *launched]
     assert {name: stat(ours[name][0])[0] for name in STATES} == STATES
     assert [name for name, one in ours.items() if not lives(*one)] == ["a zombie"]
     assert all(path.exists() for path in [*own, address])
@@ -254,7 +255,7 @@ def test_a_stop_ends_what_it_launched_and_nobody_else(
         assert [name for name, known in others.items() if not all(lives(*one) for one in known)] == []
         assert (memory.exists(), Path(f"{memory}0").exists()) == (True, True), "somebody else maps them"
     assert [name for name, one in ours.items() if lives(*one)] == []
-    assert [path for path in [*own, address] if path.exists()] == []
+    assert [path for path in [*own, address] if path.exists()] == [], done.err
     assert weights.exists(), "a server's files may be called anything, and so may a user's"
     assert said in done.err
     assert (Path(row["folder"]) / "stopped").exists() == (before is not kill_them_all), "it died, and was not ended"

@@ -37,6 +37,8 @@ def member(pid: int, ppid: int, of: int, **more: Any) -> dict[str, Any]:
 
 LAUNCHER = process(10, 1, RUN)
 SERVER = member(11, 10, 10, run=RUN)
+LOGIN = process(10, 1, RUN, cgroup="/u/session-3.scope")
+SCOPE: dict[str, Any] = {"cgroup": "/u/run-9.scope"}
 TITLE: dict[str, Any] = {"cmdline": ["sglang::scheduler_TP0"], "wiped": True}
 
 CASES: dict[str, tuple[list[dict[str, Any]], list[Launch], dict[int, str]]] = {
@@ -78,15 +80,19 @@ CASES: dict[str, tuple[list[dict[str, Any]], list[Launch], dict[int, str]]] = {
     "our own connection, though it bears the mark": (
         [SERVER, process(70, 1, RUN), process(80, 70, RUN), process(81, 80, RUN)], [], {11: ""},
     ),
-    "wiped, in a scope of ours alone": (
-        [process(11, 1, RUN, cgroup="/u/run-9.scope"), process(14, 1, cgroup="/u/run-9.scope", **TITLE)], [],
-        {11: "", 14: "/u/run-9.scope has only processes of the run"},
+    "wiped, in a scope that the run has made": (
+        [LOGIN, process(11, 1, RUN, **SCOPE), process(14, 1, **SCOPE, **TITLE)], [HERE],
+        {10: "", 11: "", 14: "/u/run-9.scope, which the run has made"},
     ),
-    "wiped, in a scope that an editor shares": (
-        [
-            process(11, 1, RUN, cgroup="/u/session-3.scope"), process(14, 1, cgroup="/u/session-3.scope", **TITLE),
-            process(15, 1, cgroup="/u/session-3.scope", cmdline=["vim", "launch_server.py"]),
-        ], [], {11: ""},
+    "wiped, in the scope of the login that launched it": (  # a hook's server, or one that was started by hand
+        [LOGIN, member(11, 10, 10, run=RUN, cgroup=LOGIN["cgroup"]), process(14, 1, cgroup=LOGIN["cgroup"], **TITLE)],
+        [HERE], {10: "", 11: ""},
+    ),
+    "wiped, in a scope that may be a login's: its launcher is gone": (
+        [process(11, 1, RUN, **SCOPE), process(14, 1, **SCOPE, **TITLE)], [HERE], {11: ""},
+    ),
+    "not wiped, in a scope that the run has made": (
+        [LOGIN, process(11, 1, RUN, **SCOPE), process(14, 1, **SCOPE)], [HERE], {10: "", 11: ""},
     ),
     "wiped, in the control group that all are in": ([process(11, 1, RUN), process(14, 1, **TITLE)], [], {11: ""}),
 }  # fmt: skip
@@ -102,6 +108,23 @@ def test_each_that_is_ours_is_known_by_a_proof_and_nobody_else_is(case: str) -> 
         found = proofs(RUNS, table(*living), launches)
     assert [process.pid for process in found] == [*told]
     assert [said in why for said, why in zip(told.values(), found.values(), strict=True)] == [True] * len(told), found
+
+
+BEFORE = [
+    (process(13, 1, **TITLE), {13: "it was known before", 14: "it is a child of pid 13"}),  # its parent has ended
+    (process(13, 1, start_ticks=99, **TITLE), {}),
+    (process(13, 1, state="Z"), {}),
+]
+
+
+@pytest.mark.parametrize(("now", "told"), BEFORE)
+def test_who_was_known_stays_so_when_the_one_that_proved_it_has_ended(
+    now: dict[str, Any], told: dict[int, str]
+) -> None:
+    ours = owned(RUNS, table(LAUNCHER, process(13, 10, **TITLE)), [HERE])
+    known = [(process.pid, process.start_ticks) for process in ours]
+    found = proofs(RUNS, table(now, process(14, 13)), [HERE], known)
+    assert {process.pid: why for process, why in found.items()} == told
 
 
 @pytest.mark.parametrize("folder", [RUNS, RUN])
