@@ -141,23 +141,24 @@ def _ports(ports: Iterable[Port], seen: Facts, living: Processes) -> Iterator[Ho
 
 def _memory(node: Node, seen: Facts, living: Processes) -> Iterator[Holder]:
     found = seen[gpus.FACT]
-    taken = visible.of(node, found.all or ())
+    taken, opened = visible.of(node, found.all or ()), seen[devices.FACT]
     for name in taken.mig:
         for holder in found.holders or ():
             if holder.gpu_uuid.startswith(name):
-                yield _listed(name, holder, living)
+                yield _listed(name, holder, opened, living)
     for gpu in taken.gpus:
         listed = [holder for holder in found.holders or () if holder.gpu_uuid == gpu.uuid]
-        yield from (_listed(f"GPU {gpu.index}", holder, living) for holder in listed if not _shares(holder, living))
+        there = [holder for holder in listed if not _shares(holder, living)]
+        yield from (_listed(f"GPU {gpu.index}", holder, opened, living) for holder in there)
         if unnamed := _unnamed(gpu, listed):
-            yield _nobody(gpu, unnamed, seen[devices.FACT], living)
+            yield _nobody(gpu, unnamed, opened, living)
 
 
 def _nobody(gpu: Gpu, mib: int, opened: Devices, living: Processes) -> Holder:
     """Whoever has the device file open may be it, and may as well only look on."""
     named = (_process(living, pid) for pid in opened.on(gpu.uuid))
     users = tuple(process for process in named if process and process.name not in devices.DAEMONS)
-    return Holder(f"GPU {gpu.index}", "nobody", mib=mib, others=users, unread=opened.unread)
+    return Holder(f"GPU {gpu.index}", "nobody", mib=mib, others=users, unread=len(opened.unread))
 
 
 def _unnamed(gpu: Gpu, listed: Sequence[ComputeProcess]) -> int | None:
@@ -168,8 +169,10 @@ def _unnamed(gpu: Gpu, listed: Sequence[ComputeProcess]) -> int | None:
     return rest if rest > idle_mib(gpu) * max(1, len(listed)) else None  # each context costs some that is not told
 
 
-def _listed(what: str, holder: ComputeProcess, living: Processes) -> Holder:
+def _listed(what: str, holder: ComputeProcess, opened: Devices, living: Processes) -> Holder:
     process = _process(living, holder.pid)
+    if process and opened.without(process):
+        process = None
     return Holder(what, _how(process), process, pid=holder.pid, mib=holder.used_mib)
 
 

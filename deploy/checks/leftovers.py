@@ -23,12 +23,13 @@ def check(case: Case) -> Iterator[Finding]:
     dead, kept = ([fate for fate in fates if fate.dead is which] for which in (True, False))
     orphans = {run: found for run, found in _runs(case.facts[processes.FACT]).items() if not _led(found)}
     for run, living in orphans.items():
+        whose = "" if {one.uid for one in living} <= {found.uid} else f", as their user, {living[0].user},"
         yield Finding(
             "leftovers",
             "WARN",
             f"run {run.rpartition('/')[2]} has lost its launcher, and {len(living)} processes of it live",
             "\n".join(map(str, living)),
-            f"deploy down profile={_deployment(run)} ends them; so does the next deploy up",
+            f"deploy down profile={_deployment(run)}{whose} ends them; so does the next deploy up",
         )
     if _size(dead) >= MUCH:
         remedy = "the next deploy up, restart or down on this host removes them"
@@ -42,8 +43,9 @@ def check(case: Case) -> Iterator[Finding]:
 
 def _runs(living: Processes) -> dict[str, list[Process]]:
     found: dict[str, list[Process]] = {}
+    own = living.ancestors(living.asked_by)
     for process in living.all:
-        if process.run and not process.zombie and process.pid not in living.ancestors(living.asked_by):
+        if process.run and not process.zombie and process.pid not in own:
             found.setdefault(process.run, []).append(process)
     return found
 

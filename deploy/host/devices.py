@@ -48,19 +48,19 @@ def minors() -> dict[str, int]:
 
 
 def answer(prefix: str = DEVICES) -> dict[str, Any]:
-    """`unread` counts the processes that another user has, and that may have some open as well."""
-    found, unread = [], 0
+    """`unread` are the pids that another user has, and that may have some open as well; `there`: a GPU's file is."""
+    found, unread = [], []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             files = opened(pid, prefix)
         except PermissionError:
-            unread += 1
+            unread.append(int(pid))
             continue
         except OSError:  # it ended meanwhile
             continue
         if files:
             found.append({"pid": int(pid), "files": files})
-    return {"open": found, "unread": unread, "minors": minors()}
+    return {"open": found, "unread": unread, "minors": minors(), "there": bool(glob.glob(prefix + "[0-9]*"))}
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def seen(*there: Process, uid: int = 1000, **told: Any) -> Facts:
         "processes": Processes("boot", (*there, *asking), US),
         "sockets": (),
         "gpus": Gpus(tuple(gpus), holders),
-        "devices": Devices({}, 0, {"GPU-0": 0, "GPU-1": 1}),
+        "devices": Devices({}, frozenset(), {"GPU-0": 0, "GPU-1": 1}),
         "ephemeral": Ephemeral(32768, 60999, ()),
     }
     return known(**{**facts, **told})
@@ -77,6 +77,10 @@ def test_nobody_holds_anything() -> None:
     assert [(one.verdict, one.what) for one in found(seen())] == [("PASS", "port 30000: ours to take")]
 
 
+def opened(files: dict[int, tuple[str, ...]], *unread: int) -> Devices:
+    return Devices(files, frozenset(unread), {"GPU-0": 0, "GPU-1": 1}, there=True)
+
+
 OTHER = process(7)
 HIDING = f"""GPU 1 is held by no process that nvidia-smi names, 9000 MiB
   has its device file open: {OTHER}
@@ -99,6 +103,18 @@ HELD: dict[str, tuple[Facts, list[str]]] = {
         seen(used={0: 9000}, apps=[(0, 4242, 9000)]),
         ["GPU 0 is held by pid 4242 of another pid namespace, as in a container, 9000 MiB"],
     ),
+    "one whose pid somebody else has here, who has no GPU open": (
+        seen(OTHER, used={0: 9000}, apps=[(0, 7, 9000)], devices=opened({8: ("/dev/nvidia0",)})),
+        ["GPU 0 is held by pid 7 of another pid namespace, as in a container, 9000 MiB"],
+    ),
+    "one that may have it open": (
+        seen(OTHER, used={0: 9000}, apps=[(0, 7, 9000)], devices=opened({}, 7)),
+        ["GPU 0 is held by pid 7 of u1000, 60 s old: python x.py, 9000 MiB"],
+    ),
+    "one that has closed it, and ends": (
+        seen(process(7, cmdline=()), used={0: 9000}, apps=[(0, 7, 9000)], devices=opened({})),
+        ["GPU 0 is held by pid 7 of u1000, 60 s old: [python], 9000 MiB"],
+    ),
     "nobody": (seen(used={1: 9000}), ["GPU 1 is held by no process that nvidia-smi names, 9000 MiB"]),
     "nobody that nvidia-smi names, and who has the device open": (
         seen(
@@ -106,9 +122,8 @@ HELD: dict[str, tuple[Facts, list[str]]] = {
             process(8, name="nvidia-persiste"),
             process(9),
             used={1: 9000},
-            devices=Devices(
-                {7: ("/dev/nvidia1", "/dev/nvidiactl"), 8: ("/dev/nvidia1",), 9: ("/dev/nvidia0",)}, 5,
-                {"GPU-0": 0, "GPU-1": 1},
+            devices=opened(
+                {7: ("/dev/nvidia1", "/dev/nvidiactl"), 8: ("/dev/nvidia1",), 9: ("/dev/nvidia0",)}, *range(20, 25)
             ),
         ),
         [HIDING],
@@ -160,6 +175,12 @@ JUDGED: dict[str, tuple[Facts, dict[str, Any], str, str]] = {
         {},
         "WARN",
         "pid 4242 of another pid namespace",
+    ),
+    "one whose pid another one has here, given away": (
+        seen(OTHER, apps=[(0, 7, 9000)], devices=opened({})),
+        {"evict": True},
+        "FAIL",
+        "it cannot be seen from here",
     ),
     "a hidden one alone": (seen(apps=[(0, 4242, 9000)]), {"evict": True}, "FAIL", "pid 4242 of another pid namespace"),
     "a hidden port": (

@@ -130,7 +130,10 @@ CASES: dict[str, tuple[Leftovers, list[dict[str, Any]], list[tuple[str, str]]]] 
     "a run with its launcher": (
         seen(), [process(10, 1, RUN, cmdline=["sh", "launch.sh"]), process(11, 10, RUN)], [("PASS", "no orphans")],
     ),
-    "a run without": (seen(), [process(11, 1, RUN)], [("WARN", "run r1 has lost its launcher, and 1 processes of it")]),
+    "a run without": (seen(), [process(11, 1, RUN)], [("WARN", "deploy down profile=kimi ends them")]),
+    "another user's run without": (
+        seen(), [process(11, 1, RUN, uid=5, user="bo")], [("WARN", "profile=kimi, as their user, bo, ends them")],
+    ),
 }  # fmt: skip
 
 
@@ -140,7 +143,8 @@ def test_what_was_left_is_told_before_it_is_in_the_way(case: str) -> None:
     judged = known(leftovers=found, processes=table(*living))
     findings = list(check.check(Case(cast("Any", None), judged, None, cast("Any", None))))
     assert [one.verdict for one in findings] == [verdict for verdict, _ in told]
-    assert [what in one.what for one, (_, what) in zip(findings, told, strict=True)] == [True] * len(told), findings
+    words = [f"{one.what} {one.remedy}" for one in findings]
+    assert [what in said for said, (_, what) in zip(words, told, strict=True)] == [True] * len(told), findings
 
 
 # ---- on this very machine
