@@ -120,8 +120,8 @@ def _elsewhere(process: Process, folder: str) -> bool:
 
 
 def _is_file(path: str, called: str, folder: str) -> bool:
-    """Whether it is the file of that name of a run in the folder."""
-    parent, _, name = path.rpartition("/")
+    """Whether it is the file of that name of a run in the folder, or was: somebody may have removed it."""
+    parent, _, name = path.removesuffix(" (deleted)").rpartition("/")
     return name == called and within(parent, folder)
 
 

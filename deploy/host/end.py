@@ -111,7 +111,14 @@ def ended(pair: list[int], seconds: float) -> None:
         os.close(held)
 
 
+def same_namespace() -> bool:
+    """Whether /proc numbers processes as the system calls do: not in a pid namespace that was entered without it."""
+    return os.readlink("/proc/self") == str(os.getpid())
+
+
 def main(name: str, targets: str, awaited: str = "[]", seconds: str = "0", groups: str = "[]") -> None:
+    if not same_namespace():
+        sys.exit("/proc is another pid namespace's: whom a signal would reach cannot be told, and none is sent")
     number, sent, refused = getattr(signal, f"SIG{name}"), [], []
     for pid, start in json.loads(targets):
         try:

@@ -10,7 +10,7 @@ from deploy.facts.processes import Process
 from deploy.foreign import Holder
 from deploy.plan import Node
 from deploy.remote import Remote
-from deploy.steps._measured import Look, faults, gone, hopeless, in_words, measured, not_free, settled
+from deploy.steps._measured import Look, faults, gone, hopeless, in_words, measured, not_free, settled, unseen
 
 PAUSE = 0.5  # seconds between two looks
 SETTLING = 10.0  # seconds beyond its patience: for a second look where the first showed nobody, or for who was killed
@@ -23,7 +23,7 @@ def free(node: Node, remote: Remote) -> str:
     started = time.monotonic()  # after a look that may have taken long: nobody is given up who was just seen
     last, examined = first, False
     told: dict[Process, float] = {}  # who was told to end, and when
-    while last.held or not settled(before, last) or (last.odd and not examined):
+    while last.held or not settled(before, last) or (last.odd and not examined) or unseen(node, last, patience):
         others = theirs.among(last.held, last.seen[processes.FACT], remote)
         _refuse(node, remote, others, last.seen)
         if last.waited > patience + (SETTLING if others or not last.held else 0):
@@ -32,8 +32,8 @@ def free(node: Node, remote: Remote) -> str:
             hopeless(faults(node, remote, last), remote)
             examined = True
         _evict(others, told, last.waited, patience / 2, remote)
-        if last.held:
-            remote.say(f"waiting: {str(last.held[0]).splitlines()[0]}")
+        if why := str(last.held[0]) if last.held else unseen(node, last, patience):
+            remote.say(f"waiting: {why.splitlines()[0]}")
         remote.pause(PAUSE)
         before, last = last, _look(node, remote, started)
     remote.say(f"free after {last.waited:.1f} s", freed=measured(first, last, sorted(one.pid for one in told)))

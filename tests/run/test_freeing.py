@@ -166,7 +166,24 @@ def test_memory_that_a_driver_is_slow_to_give_back_is_waited_for(bench: Bench) -
 )
 def test_it_is_free_with(bench: Bench, told: Mapping[str, Any], env: Mapping[str, str], words: str) -> None:
     bench.has(**told)
-    assert words in free(bench.node(env=env), bench.remote)
+    assert words in free(bench.node(env=env, patience=0.3), bench.remote)
+
+
+def test_gpus_that_cannot_be_seen_for_a_moment_are_not_taken_for_free(bench: Bench) -> None:
+    bench.has(failure="no-driver")
+
+    def waits() -> bool:
+        return any(event.text.startswith("waiting: the GPUs cannot be seen: ") for event in bench.events)
+
+    def seen_again() -> None:
+        until(waits, what="it waits")
+        bench.has()
+
+    sight = threading.Thread(target=seen_again)
+    sight.start()
+    told = free(bench.node(patience=600), bench.remote)
+    sight.join()
+    assert "2 GPUs free, measured: 0 MiB in use, 0 after" in told
 
 
 # ---- what is not -------------------------------------------------------------------------------------------------

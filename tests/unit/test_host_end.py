@@ -121,6 +121,17 @@ def test_one_that_may_not_be_signalled_is_named_and_the_others_get_theirs() -> N
         assert ours.poll() is None
 
 
+@AS_ROOT
+def test_nobody_is_signalled_by_the_numbers_of_another_namespace() -> None:
+    """/proc is still the outer one's there: its pids are other processes' in the system calls."""
+    with sleeper() as meant:
+        told = json.dumps([[meant.pid, ticks(meant.pid)]])
+        argv = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-I", "-c", PROGRAM, "KILL", told]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        assert meant.poll() is None
+    assert (done.returncode, "another pid namespace's" in done.stderr) == (1, True), done
+
+
 # In a pid namespace of its own: a process is meant; at the very call that would signal it (after every check), it dies
 # and another one gets its pid. Prints how the other one fares.
 REUSED = """

@@ -65,6 +65,9 @@ CASES: dict[str, tuple[list[dict[str, Any]], list[Launch], dict[int, str]]] = {
     "adopted, in a session of its own, wiped, and the log is its": (
         [process(14, 1, writes=LOG, **TITLE)], [], {14: f"writes to {LOG[0]}"},
     ),
+    "adopted and wiped, and the log that was its is removed": (
+        [process(14, 1, writes=[f"{LOG[0]} (deleted)"], **TITLE)], [], {14: f"writes to {LOG[0]}"},
+    ),
     "one that writes to the log with its own environment": ([process(14, 1, writes=LOG)], [], {}),
     "a title and no more": ([process(14, 1, **TITLE)], [HERE], {}),
     "one that writes to a log that is not the server's": ([process(14, 1, writes=[f"{RUN}/x.log"], **TITLE)], [], {}),
