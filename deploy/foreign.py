@@ -141,17 +141,17 @@ def _ports(ports: Iterable[Port], seen: Facts, living: Processes) -> Iterator[Ho
 
 def _memory(node: Node, seen: Facts, living: Processes) -> Iterator[Holder]:
     found = seen[gpus.FACT]
-    taken, opened = visible.of(node, found.all or ()), seen[devices.FACT]
+    taken = visible.of(node, found.all or ())
     for name in taken.mig:
         for holder in found.holders or ():
             if holder.gpu_uuid.startswith(name):
-                yield _listed(name, holder, opened, living)
+                yield _listed(name, holder, seen, living)
     for gpu in taken.gpus:
         listed = [holder for holder in found.holders or () if holder.gpu_uuid == gpu.uuid]
         there = [holder for holder in listed if not _shares(holder, living)]
-        yield from (_listed(f"GPU {gpu.index}", holder, opened, living) for holder in there)
+        yield from (_listed(f"GPU {gpu.index}", holder, seen, living) for holder in there)
         if unnamed := _unnamed(gpu, listed):
-            yield _nobody(gpu, unnamed, opened, living)
+            yield _nobody(gpu, unnamed, seen[devices.FACT], living)
 
 
 def _nobody(gpu: Gpu, mib: int, opened: Devices, living: Processes) -> Holder:
@@ -169,9 +169,9 @@ def _unnamed(gpu: Gpu, listed: Sequence[ComputeProcess]) -> int | None:
     return rest if rest > idle_mib(gpu) * max(1, len(listed)) else None  # each context costs some that is not told
 
 
-def _listed(what: str, holder: ComputeProcess, opened: Devices, living: Processes) -> Holder:
+def _listed(what: str, holder: ComputeProcess, seen: Facts, living: Processes) -> Holder:
     process = _process(living, holder.pid)
-    if process and opened.without(process):
+    if process and seen[devices.FACT].without(process):
         process = None
     return Holder(what, _how(process), process, pid=holder.pid, mib=holder.used_mib)
 
