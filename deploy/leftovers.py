@@ -121,7 +121,12 @@ def sweep(remote: Remote, left: Belongings = Belongings()) -> str:
     )
     for path, why in told["kept"].items():
         remote.say(f"{path} of a dead process is kept: {why}")
-    return f"{len(told['removed'])} pieces of shared memory removed, {told['bytes'] >> 20} MiB"
+    return f"{pieces(len(told['removed']))} of shared memory removed, {told['bytes'] >> 20} MiB"
+
+
+def pieces(count: int) -> str:
+    """In words."""
+    return f"{count} piece{'s' * (count != 1)}"
 
 
 def _name(item: Item) -> str:

@@ -27,7 +27,7 @@ def check(case: Case) -> Iterator[Finding]:
         yield Finding(
             "leftovers",
             "WARN",
-            f"run {run.rpartition('/')[2]} has lost its launcher, and {len(living)} processes of it live",
+            f"run {run.rpartition('/')[2]} has lost its launcher, and processes of it live: {len(living)}",
             "\n".join(map(str, living)),
             f"deploy down profile={_deployment(run)}{whose} ends them; so does the next deploy up",
         )
@@ -35,7 +35,7 @@ def check(case: Case) -> Iterator[Finding]:
         remedy = "the next deploy up, restart or down on this host removes them"
         yield Finding("leftovers", "WARN", f"dead processes left {_much(dead)} of shared memory", _lines(dead), remedy)
     if _size(kept) >= MUCH:
-        what = f"{_much(kept)} of shared memory have no user that can be seen, and are left alone"
+        what = f"{_much(kept)} of shared memory: no user can be seen, and they are left alone"
         yield Finding("leftovers", "WARN", what, _lines(kept), "who knows whose they are may remove them: rm PATH")
     if not orphans and _size(fates) < MUCH:
         yield Finding("leftovers", "PASS", f"dead processes left {_size(fates) >> 20} MiB of shared memory, no orphans")
@@ -60,7 +60,7 @@ def _deployment(run: str) -> str:
 
 
 def _much(fates: Sequence[Fate]) -> str:
-    return f"{len(fates)} pieces, {_size(fates) >> 20} MiB,"
+    return f"{leftovers.pieces(len(fates))}, {_size(fates) >> 20} MiB,"
 
 
 def _size(fates: Sequence[Fate]) -> int:

@@ -56,6 +56,7 @@ class Gpus:
     all: tuple[Gpu, ...] | None
     holders: tuple[ComputeProcess, ...] | None
     error: str = ""
+    late: bool = False  # nvidia-smi had not ended when it was given up: it may do so the next time
 
 
 def parse(text: str) -> tuple[tuple[Gpu, ...], str]:
@@ -90,7 +91,7 @@ def _questions(_: About) -> dict[str, Question]:
 def _parse(answers: Mapping[str, Answer]) -> Gpus:
     gpus, holding = answers["gpus"], answers["holders"]
     if gpus.missing or gpus.status is None:
-        return Gpus(None, None, NO_TOOL if gpus.missing else f"nvidia-smi: {gpus.err}")
+        return Gpus(None, None, NO_TOOL if gpus.missing else f"nvidia-smi: {gpus.err}", late=not gpus.missing)
     found, wrong = parse(gpus.out)
     wrong = wrong or ("" if gpus.status in STATUSES else f"nvidia-smi ended with status {gpus.status}: {gpus.err}")
     holders, wrong_too = parse_holders(holding.out) if found else ((), wrong)

@@ -50,8 +50,8 @@ class Look:
 def unseen(node: Node, look: Look, patience: float) -> str:
     """Why the GPUs cannot be seen, where that may pass: a driver that is tearing down lets nvidia-smi wait too long."""
     found = look.seen[gpus.FACT]
-    passes = node.gpus and found.all is None and found.error != gpus.NO_TOOL and look.waited <= patience
-    return f"the GPUs cannot be seen: {found.error}" if passes else ""
+    waits = node.gpus and found.late and look.waited <= patience
+    return f"the GPUs cannot be seen: {found.error}" if waits else ""
 
 
 def settled(before: Look | None, last: Look) -> bool:

@@ -159,4 +159,4 @@ def _unreaped(ours: Iterable[Process], seen: Seen) -> str:
     if not found:
         return ""
     parents = dict.fromkeys(f"pid {parent.pid} ({parent.name})" if parent else "nobody" for _, parent in found)
-    return f"; {len(found)} of them are zombies yet, which hold nothing, until {' and '.join(parents)} reaps them"
+    return f"; zombies yet, which hold nothing: {len(found)}, until {' and '.join(parents)} reaps them"

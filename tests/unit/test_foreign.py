@@ -23,7 +23,7 @@ from deploy.plan import Node
 from deploy.profile import Profile
 from deploy.remote import Remote
 from deploy.state import Machine, Place
-from deploy.steps._measured import Look, not_free, settled
+from deploy.steps._measured import Look, not_free, settled, unseen
 from deploy.transport.local import LocalTransport
 
 OURS = "/w/m/p/runs/1"
@@ -255,6 +255,26 @@ SETTLED: dict[str, tuple[Look | None, Look, bool]] = {
 def test_it_is_settled(case: str) -> None:
     before, last, expected = SETTLED[case]
     assert settled(before, last) is expected
+
+
+SLOW = Gpus(None, None, "nvidia-smi: it had not ended after 20 s", late=True)
+# (what was seen of the GPUs, how many are wanted, seconds since the first look, whether another look is worth waiting)
+UNSEEN = [
+    (SLOW, 2, 0.0, True),
+    (SLOW, 2, 60.5, False),
+    (SLOW, 0, 0.0, False),
+    (Gpus(None, None, "Driver/library version mismatch"), 2, 0.0, False),
+    (Gpus(None, None, "there is no nvidia-smi"), 2, 0.0, False),
+]
+
+
+@pytest.mark.parametrize(("told", "wanted", "waited", "expected"), UNSEEN)
+def test_gpus_that_nvidia_smi_is_late_to_show_are_not_taken_for_free(
+    told: Gpus, wanted: int, waited: float, expected: bool
+) -> None:
+    wish = node(gpus=wanted, parallel={"tp": max(1, wanted)})
+    why = unseen(wish, Look(seen(gpus=told), waited, [], [], {}), 60.0)
+    assert why == (f"the GPUs cannot be seen: {told.error}" if expected else "")
 
 
 @pytest.mark.parametrize(

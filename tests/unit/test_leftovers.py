@@ -119,11 +119,11 @@ BIG = 20 << 20
 CASES: dict[str, tuple[Leftovers, list[dict[str, Any]], list[tuple[str, str]]]] = {
     "nothing": (seen(), [], [("PASS", "left 0 MiB of shared memory")]),
     "of the dead": (
-        seen(item("torch_40_1_1", size=BIG)), [], [("WARN", "dead processes left 1 pieces, 20 MiB, of shared")],
+        seen(item("torch_40_1_1", size=BIG)), [], [("WARN", "dead processes left 1 piece, 20 MiB, of shared")],
     ),
     "some crumbs": (seen(item("sglang_loads_x.shm", size=3 << 20)), [], [("PASS", "left 3 MiB of shared memory")]),
     "whose, nobody knows": (
-        seen(item("psm_0a1b2c3d", size=BIG)), [], [("WARN", "1 pieces, 20 MiB, of shared memory have no user")],
+        seen(item("psm_0a1b2c3d", size=BIG)), [], [("WARN", "1 piece, 20 MiB, of shared memory: no user can")],
     ),
     "another user's": (seen(item("psm_0a1b2c3d", size=BIG, uid=5)), [], [("PASS", "left 0")]),
     "new": (seen(item("psm_0a1b2c3d", size=BIG, age=1.0)), [], [("PASS", "left 0")]),
@@ -216,7 +216,7 @@ def test_who_listens_on_a_socket_is_its_user_and_a_dead_one_is_removed(tmp_path:
         left = Belongings(frozenset(one.key for one in found.files if one.path == str(path)))
         assert leftovers.sweep(cast("Any", OneOf(path)), left) == "", "it is in use"
     assert path.exists()
-    assert leftovers.sweep(cast("Any", OneOf(path)), left) == "1 pieces of shared memory removed, 0 MiB"
+    assert leftovers.sweep(cast("Any", OneOf(path)), left) == "1 piece of shared memory removed, 0 MiB"
     assert not path.exists()
 
 
