@@ -67,7 +67,8 @@ class Holder:
             return f"{self.what} is held by {self.process}{_deployment(self.process)}{state}{size}"
         if self.how == "nobody":
             named = "".join(f"\n  has its device file open: {other}" for other in self.others)
-            named += f"\n  {self.unread} processes of other users may not be looked at" if self.unread else ""
+            many = f"{self.unread} process{'es' * (self.unread != 1)}"
+            named += f"\n  {many} of other users may not be looked at" if self.unread else ""
             return f"{self.what} is held by no process that nvidia-smi names{size}{named}"
         if self.pid is not None:
             return f"{self.what} is held by pid {self.pid} of another pid namespace, as in a container{size}"

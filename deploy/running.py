@@ -118,7 +118,8 @@ def ask(
         raise _together(failed)
     reached(failed, session)
     for name, error in failed.items():
-        click.echo(f"{name} does not answer and is left out: {error.what}", err=True)
+        why = error.what.removeprefix(f"{name}: ")
+        click.echo(f"{name} does not answer and is left out: {why}", err=True)
     return failed
 
 
@@ -135,11 +136,13 @@ def _together(failed: Mapping[str, DeployError]) -> DeployError:
 
 
 def _leave_out_bystander(session: Session) -> None:
-    """Where nothing runs on this machine, and no inventory names it, it is no part of the answer."""
+    """Where nothing runs on this machine, or the inventory has it under another name, it is no part of the answer."""
     machine = session.machines.get(LOCAL)
     if machine is None:
         return
-    if not any(one.current and (one.current.alive or one.current.left) for one in machine.deployments.values()):
+    twice = any(machine.same(other) for name, other in session.machines.items() if name != LOCAL)
+    runs = [one.current for one in machine.deployments.values() if one.current]
+    if twice or not any(run.alive or run.left for run in runs):
         session.keep(name for name in session.machines if name != LOCAL)
 
 

@@ -93,6 +93,10 @@ class Machine:
     def releases(self) -> str:
         return f"{self.work}/releases"
 
+    def same(self, other: Machine) -> bool:
+        """Whether it is that very machine with that very work folder, by whatever name it was reached."""
+        return (self.id, self.hostname, self.root) == (other.id, other.hostname, other.root)
+
     def current(self, deployment: str) -> Run | None:
         """What was launched last, alive or not."""
         found = self.deployments.get(deployment)

@@ -49,7 +49,8 @@ def taken(count: int, env: Mapping[str, str], found: Sequence[Gpu], first: int =
     if mig:
         return Taken(gpus, mig=tuple(mig))
     if last >= len(seen):
-        left = f"{len(seen)} GPUs" if said is None else f"{VARIABLE}={said} leaves {len(seen)} of {len(found)} GPUs"
+        there = f"{len(found)} GPU{'s' * (len(found) != 1)}"
+        left = there if said is None else f"{VARIABLE}={said} leaves {len(seen)} of {there}"
         return Taken(gpus, wrong or f"{left}, {last + 1} are wanted")
     return Taken(gpus, doubt=_doubt(said or "", env, found))
 

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -97,7 +97,13 @@ class Watch:
         """What is known now, in the inventory's order."""
         with self.news:
             looks = dict(self.looks)
-        return [row for name, look in looks.items() for row in self._of(name, look)]
+        return [row for name, look in looks.items() if not self._twice(name, looks) for row in self._of(name, look)]
+
+    def _twice(self, name: str, looks: Mapping[str, Look]) -> bool:
+        """Whether it is this machine, which the inventory has under another name."""
+        told = {whose: look.standing.machine for whose, look in looks.items() if look.standing}
+        here = told.get(name) if name == self._bystander else None
+        return here is not None and any(here.same(other) for whose, other in told.items() if whose != name)
 
     def _of(self, name: str, look: Look) -> Iterable[Row]:
         if look.error:

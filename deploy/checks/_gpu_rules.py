@@ -21,6 +21,7 @@ BRAKE = frozenset({"hw_power_brake_slowdown"})
 SLOWED = frozenset({"hw_slowdown"})  # said beside the finer ones; boards that have not those say it alone
 
 RESET = "end what uses it, then as root: nvidia-smi --gpu-reset -i {gpus} (or reboot the host)"
+REBOOT = "reboot the host, or switch it off and on; if it comes again, have the GPU and its slot looked at (Xid 79)"
 REPLACE = "have it replaced; until then leave it out (CUDA_VISIBLE_DEVICES)"
 
 
@@ -82,7 +83,7 @@ RULES = (
         "FAIL",
         "fell off the bus",
         lambda gpu: "the driver lists it, and it answers nothing" if gpu.lost else None,
-        "reboot the host, or switch it off and on; if it comes again, have the GPU and its slot looked at (Xid 79)",
+        REBOOT,
     ),
     Rule("FAIL", "the driver asks for it to be recovered first", lambda gpu: _asks(gpu, mild=False), RESET),
     Rule("WARN", "less than whole until a reset", lambda gpu: _asks(gpu, mild=True), RESET),

@@ -28,3 +28,8 @@ def ranks(node: Node) -> int:
 def gib(size: float) -> str:
     """1.5 GiB, or in MiB what is less than one."""
     return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / (1 << 20):.0f} MiB"
+
+
+def counted(number: int, what: str) -> str:
+    """1 GPU, 8 GPUs."""
+    return f"{number} {what}{'s' * (number != 1)}"

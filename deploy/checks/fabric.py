@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from deploy import visible
 from deploy.checks import Case
 from deploy.checks._gpu_rules import lines, named
+from deploy.checks._words import counted
 from deploy.facts import fabric, gpu_health, gpus, topology
 from deploy.facts.fabric import Fabric
 from deploy.facts.gpu_health import Health
@@ -32,7 +33,8 @@ def check(case: Case) -> Iterator[Finding]:
     yield from told
     if not told and links:
         count = sorted({len(one.speeds) for one in links})
-        yield Finding("fabric", "PASS", f"{len(links)} GPUs with {' or '.join(map(str, count))} NVLinks, all up")
+        what = f"{counted(len(links), 'GPU')} with {' or '.join(map(str, count))} NVLinks, all up"
+        yield Finding("fabric", "PASS", what)
 
 
 def _joined(ours: Sequence[Health], manager: Fabric, driver: str | None) -> Iterator[Finding]:
@@ -44,7 +46,7 @@ def _joined(ours: Sequence[Health], manager: Fabric, driver: str | None) -> Iter
             "FAIL",
             f"{named(apart)}: not joined to the NVLink fabric, so CUDA ends with error 802",
             f"{lines({gpu: _state(gpu) for gpu in apart})}\n{_seen(manager, driver)}",
-            _remedy(manager, driver),
+            _remedy(manager, driver, apart),
         )
     ill = [gpu for gpu in switched if gpu not in apart and _ill(gpu)]
     if ill:
@@ -130,7 +132,14 @@ def _seen(manager: Fabric, driver: str | None) -> str:
     return f"fabric manager {manager.version or 'of unknown version'}, {state}; driver {driver}"
 
 
-def _remedy(manager: Fabric, driver: str | None) -> str:
+def _remedy(manager: Fabric, driver: str | None, apart: Sequence[Health] = ()) -> str:
+    """What mends it; of GPUs that are about to join, with nothing against it, that they may need a minute."""
+    hindered = manager.state in ("inactive", "failed") or (manager.version and driver and manager.version != driver)
+    joining = bool(apart) and not hindered and all(gpu.fabric_state == "In Progress" for gpu in apart)
+    return f"{'they may still be joining: check again in a minute; else ' * joining}{_mended(manager, driver)}"
+
+
+def _mended(manager: Fabric, driver: str | None) -> str:
     if manager.version and driver and manager.version != driver:
         return f"install {SERVICE} {driver}, the very version of the driver, then as root: systemctl restart {SERVICE}"
     if manager.state in ("inactive", "failed"):

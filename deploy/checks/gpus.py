@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from deploy import visible
 from deploy.checks import Case, _gpu_rules, _xids
+from deploy.checks._words import counted
 from deploy.facts import gpu_health, gpus, kernel
 from deploy.facts.gpu_health import Health
 from deploy.facts.gpus import Gpu, Gpus
@@ -13,6 +14,8 @@ from deploy.facts.kernel import Kernel
 from deploy.findings import Finding
 from deploy.visible import Taken
 
+MISSING = "look for the others in lspci, and at dmesg for Xid 79"
+HANGS = "the driver hangs: look at dmesg for Xid lines and for nvidia-smi in state D; it mostly takes a reboot"
 SEEN_AT_REST = 1024  # MiB that drivers and contexts may keep of a GPU that nobody uses
 
 
@@ -22,7 +25,7 @@ def check(case: Case) -> Iterator[Finding]:
     if case.node and not case.node.gpus:
         return
     if found.all is None:
-        yield from _unseen(case, found.error)
+        yield from _unseen(case, found)
         return
     taken = visible.of(case.node, found.all) if case.node else Taken(found.all)
     told = [*_counted(case, found, taken), *_sound(case, found, taken)]
@@ -31,10 +34,14 @@ def check(case: Case) -> Iterator[Finding]:
         yield Finding("gpus", "PASS", _summary(case, taken))
 
 
-def _unseen(case: Case, error: str) -> Iterator[Finding]:
+def _unseen(case: Case, found: Gpus) -> Iterator[Finding]:
     """A host of which nobody expects GPUs may be without; a driver that is there and does not work is told."""
-    if case.node or case.host.gpus:
-        yield Finding("gpus", "UNKNOWN", "the GPUs cannot be seen", error, "is the driver loaded?")
+    error = found.error
+    if (case.node or case.host.gpus) and gpus.LOST.search(error):
+        yield Finding("gpus", "FAIL", "a GPU does not answer, and so none is told", error, _gpu_rules.REBOOT)
+    elif case.node or case.host.gpus:
+        remedy = HANGS if "no answer within" in error else "is the driver loaded? on the host: nvidia-smi, lsmod, dmesg"
+        yield Finding("gpus", "UNKNOWN", "the GPUs cannot be seen", error, remedy)
     elif error != gpus.NO_TOOL:
         yield Finding("gpus", "WARN", "the driver does not answer; no GPUs are expected here", error)
 
@@ -42,14 +49,17 @@ def _unseen(case: Case, error: str) -> Iterator[Finding]:
 def _counted(case: Case, found: Gpus, taken: Taken) -> Iterator[Finding]:
     named = "\n".join(f"{gpu.index} {gpu.name}" for gpu in found.all or ())
     if taken.wrong:
-        yield Finding("gpus", "FAIL", taken.wrong, named, "set gpus, or parallel.tp, or CUDA_VISIBLE_DEVICES")
+        remedy = "set gpus, or parallel.tp, or CUDA_VISIBLE_DEVICES"
+        if found.all and len(found.all) < case.host.gpus:
+            remedy = f"the inventory has {case.host.gpus}: {MISSING}; or {remedy}"
+        yield Finding("gpus", "FAIL", taken.wrong, named, remedy)
     elif found.all and len(found.all) < case.host.gpus:
         yield Finding(
             "gpus",
             "WARN" if case.node else "FAIL",
-            f"{len(found.all)} GPUs, of {case.host.gpus} in the inventory",
+            f"{counted(len(found.all), 'GPU')}, of {case.host.gpus} in the inventory",
             named,
-            "look for the others in lspci, and at dmesg for Xid 79; or correct gpus in the inventory",
+            f"{MISSING}; or correct gpus in the inventory",
         )
     if taken.doubt:
         yield Finding("gpus", "WARN", taken.doubt, named, "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID")

@@ -27,9 +27,10 @@ def check(case: Case) -> Iterator[Finding]:
         yield Finding(
             "leftovers",
             "WARN",
-            f"run {run.rpartition('/')[2]} has lost its launcher, and processes of it live: {len(living)}",
+            f"run {run.rpartition('/')[2]} has lost its launcher, and {_living(len(living))}",
             "\n".join(map(str, living)),
-            f"deploy down profile={_deployment(run)}{whose} ends them; so does the next deploy up",
+            f"it is of {run}: deploy down profile={_deployment(run)}{whose} in its project ends what is left; "
+            "so does its next deploy up",
         )
     if _size(dead) >= MUCH:
         remedy = "the next deploy up, restart or down on this host removes them"
@@ -53,6 +54,10 @@ def _runs(living: Processes) -> dict[str, list[Process]]:
 def _led(processes: Sequence[Process]) -> bool:
     """The launcher is there, and called as it was started."""
     return any(word.rpartition("/")[2] == "launch.sh" for process in processes for word in process.cmdline)
+
+
+def _living(number: int) -> str:
+    return "1 process of it lives" if number == 1 else f"{number} processes of it live"
 
 
 def _deployment(run: str) -> str:

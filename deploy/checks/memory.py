@@ -40,7 +40,8 @@ def check(case: Case) -> Iterator[Finding]:
 
 
 def _fits(found: Memory, need: float) -> Iterator[Finding]:
-    yield Finding("memory", "PASS", f"{gib(need)} are wanted beside the GPUs, {gib(found.usable or 0)} can be used")
+    wanted = f"{gib(need)} are wanted" if need else "nothing is wanted"
+    yield Finding("memory", "PASS", f"{wanted} beside the GPUs, {gib(found.usable or 0)} can be used")
 
 
 def _room_for(case: Case, found: Memory) -> float:

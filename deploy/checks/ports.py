@@ -32,7 +32,9 @@ def check(case: Case) -> Iterator[Finding]:
         remedy = foreign.whose([one for one in kept if one.process] or kept, living)
         yield Finding("ports", "FAIL", what, _lines(kept), remedy)
     elif held:
-        yield Finding("ports", "WARN", "in the way now", _lines(held), "it must be gone before the launch")
+        rest = "it must be gone before the launch" if any(one not in others for one in held) else ""
+        remedy = "; ".join(filter(None, ("evict=yes ends it" if others else "", rest)))
+        yield Finding("ports", "WARN", "in the way now", _lines(held), remedy)
     else:
         yield Finding("ports", "PASS", f"{_ports.spans(ports)}: ours to take")
     yield from _given_away(ports, case.facts[ephemeral.FACT])

@@ -10,7 +10,10 @@ from deploy.options import Options
 
 @click.command
 @click.option(
-    "--deep", metavar="NAME,...", default="", help="Measure as well: disk, links (between hosts), nccl (between GPUs)."
+    "--deep",
+    metavar="NAME,...",
+    default="",
+    help="Measure as well: links (between hosts); with a profile disk, nccl (between its GPUs).",
 )
 @looking()
 def check(options: Options, deep: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from deploy.errors import RemoteFailed
 from deploy.facts import About, Answer, Asks, Command, Fact, Question
 
 NO_TOOL = "there is no nvidia-smi"
+# What it says of a GPU that has left the bus; some drivers then name no other one either.
+LOST = re.compile("Unable to determine the device handle|GPU is lost|Unknown Error")
 # Names come last: they may hold commas.
 GPUS = (
     "nvidia-smi",
@@ -112,8 +115,8 @@ def _rows(text: str, width: int) -> tuple[list[list[str]], str]:
     rest: list[str] = []
     for line in filter(str.strip, text.splitlines()):
         cells = [cell.strip() for cell in line.split(",", width - 1)]
-        number, uuid = (cells[1], cells[0]) if width == 4 else (cells[0], cells[1] if len(cells) > 1 else "")
-        fits = len(cells) == width and number.isdigit() and uuid.startswith(("GPU-", "MIG-"))
+        number, uuid = (cells[1::-1] if width == 4 else cells[:2]) if len(cells) == width else ("", "")
+        fits = number.isdigit() and uuid.startswith(("GPU-", "MIG-"))
         if fits:
             rows.append(cells)
         else:

@@ -25,7 +25,9 @@ MOST = 4 << 20  # characters of a stream
 def command(argv: list[str], seconds: float) -> list[Any]:
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=seconds)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        return [None, "", f"no answer within {seconds:g} s", None]
+    except OSError as error:
         return [None, "", str(error), None]
     out, err = (stream.decode("utf-8", "replace")[-MOST:] for stream in (done.stdout, done.stderr))
     return [done.returncode, out, err, None]

@@ -53,7 +53,8 @@ def judged(node: Node, told: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
             yield finding("disk", "UNKNOWN", f"{path} could not be measured", str(one["error"] or "nothing was read"))
             continue
         size, best = int(one["bytes"]), max(rates.values())
-        seconds = size / best
+        seconds, count = size / best, int(one["files"])
+        took = span(seconds) if seconds >= 1 else "less than a second"
         evidence = "\n".join(
             f"{number} reader{'s' * (number > 1)} at a time: {amount(rate)}/s" for number, rate in rates.items()
         )
@@ -61,9 +62,8 @@ def judged(node: Node, told: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
             evidence += (
                 "\nthrough the page cache, of which these parts were dropped first: its filesystem has no O_DIRECT"
             )
-        what = (
-            f"{path}: {amount(size)} in {one['files']} files, {amount(best)}/s: a cold load reads for {span(seconds)}"
-        )
+        held = f"{count} file{'s' * (count != 1)}"
+        what = f"{path}: {amount(size)} in {held}, {amount(best)}/s: a cold load reads for {took}"
         late = seconds > node.profile.ready.deadline
         if late:
             what += f", and ready.deadline is {span(node.profile.ready.deadline)}"

@@ -135,8 +135,10 @@ def _died(errors: Mapping[int, str], ranks: Mapping[int, Mapping[str, Any]], lef
     number, words = min(errors.items())
     phase = str(ranks.get(number, {}).get("phase", ""))
     evidence = f"rank {number}: {words}{left}"
+    if not phase and "No module named 'torch'" in words:
+        return finding("nccl", "UNKNOWN", "the engine's interpreter has no torch that could be asked")
     if not phase:
-        return finding("nccl", "UNKNOWN", "the engine's interpreter has no torch that could be asked", evidence)
+        return finding("nccl", "UNKNOWN", "the engine's torch could not be imported", evidence)
     return finding("nccl", "FAIL", f"a rank died {PHASES.get(phase, 'at its end')}", evidence, "see its last words")
 
 

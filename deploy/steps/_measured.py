@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +17,6 @@ from deploy.plan import Node
 from deploy.remote import Remote
 
 SAME = 64 << 20  # bytes by which two looks at an idle GPU may differ
-# What nvidia-smi says of a GPU that has left the bus; some drivers then name no other one either.
-LOST = re.compile("Unable to determine the device handle|GPU is lost|Unknown Error")
 MENDED = (
     "look at dmesg for Xid lines (79: fallen off the bus; 48, 63, 64, 94, 95: its memory); a GPU like this needs a "
     "reset, or the host a reboot, by whoever runs it"
@@ -76,7 +73,7 @@ def gone(node: Node, look: Look) -> list[Fault]:
     """GPUs that nvidia-smi does not list any more, with its own words."""
     found = look.seen[gpus.FACT]
     wrong = visible.of(node, found.all).wrong if found.all else ""
-    if not node.gpus or not found.error or not (wrong or LOST.search(found.error)):
+    if not node.gpus or not found.error or not (wrong or gpus.LOST.search(found.error)):
         return []
     return [Fault(f"a GPU does not answer any more\n{found.error}\n{wrong}".strip(), final=True)]
 

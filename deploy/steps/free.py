@@ -37,7 +37,8 @@ def free(node: Node, remote: Remote) -> str:
         remote.pause(PAUSE)
         before, last = last, _look(node, remote, started)
     remote.say(f"free after {last.waited:.1f} s", freed=measured(first, last, sorted(one.pid for one in told)))
-    return in_words(node, first, last)
+    ended = ", ".join(f"pid {one.pid} of {one.user}" for one in told)
+    return in_words(node, first, last) + (f"; not ours, and ended for it: {ended}" if ended else "")
 
 
 def _look(node: Node, remote: Remote, started: float | None) -> Look:

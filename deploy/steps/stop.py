@@ -60,7 +60,7 @@ def stop(node: Node, remote: Remote) -> str:
             by, seen = signal, _end(signal, choose, patience, seen, remote)
     if seen.ours:
         raise _survived(node, seen, remote)
-    return f"{len(first)} processes ended by {by}{_unreaped(first, seen)}{_swept(left, remote)}"
+    return f"{len(first)} process{'es' * (len(first) != 1)} ended by {by}{_unreaped(first, seen)}{_swept(left, remote)}"
 
 
 def _look(remote: Remote, before: Iterable[Process] = ()) -> Seen:
@@ -159,4 +159,6 @@ def _unreaped(ours: Iterable[Process], seen: Seen) -> str:
     if not found:
         return ""
     parents = dict.fromkeys(f"pid {parent.pid} ({parent.name})" if parent else "nobody" for _, parent in found)
-    return f"; zombies yet, which hold nothing: {len(found)}, until {' and '.join(parents)} reaps them"
+    are = "is a zombie yet, which holds" if len(found) == 1 else "are zombies yet, which hold"
+    reaps = f"until {' and '.join(parents)} reaps {'it' if len(found) == 1 else 'them'}"
+    return f"; {len(found)} of them {are} nothing, {reaps}"

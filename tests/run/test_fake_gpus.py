@@ -81,7 +81,7 @@ def test_a_server_takes_all_gpus_and_gives_them_back(machine: Machine) -> None:
 
 REFUSED: dict[str, tuple[Mapping[str, Any], str]] = {
     "there are fewer than are wanted": ({"preset": "rtx-pro-6000 x4"}, "4 GPUs, 8 are wanted"),
-    "there is only one": ({"preset": "b200"}, "1 GPUs, 8 are wanted"),
+    "there is only one": ({"preset": "b200"}, "1 GPU, 8 are wanted"),
 }
 
 

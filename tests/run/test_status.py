@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from tests.project import ROOT, Project, until, with_run
+from tests.project import ROOT, Project, ended, until, with_run
 
 BOUND = 60.0  # seconds; the machine may be busy
 
@@ -132,3 +132,20 @@ def test_on_a_terminal_the_table_moves_and_the_cursor_comes_back(project):
     os.close(primary)
     assert told.rindex(b"\x1b[?25h") > told.rindex(b"\x1b[?25l")
     assert b"every 0.5 s, Ctrl-C ends" in told
+
+
+def test_this_machine_under_another_name_is_one_host(tmp_path):
+    project = Project(tmp_path / "p", {"box": {"transport": "local", "work": "~/.deploy"}})
+    project.fake()
+    try:
+        assert project.run("up", "profile=fake").code == 0
+        with watching(project, "--json") as (process, out):
+            until(lambda: out.read_text().count("\n") > 1, BOUND, "two rounds")
+            assert interrupted(process) == 0
+        last = json.loads(out.read_text().splitlines()[-1])
+        assert [row["host"] for row in last["rows"]] == ["box"]
+        assert [row["host"] for row in project.run("status", "--json").json] == ["box"]
+        done = project.run("down")
+        assert (done.code, "localhost" in done.err) == (0, False), done.err
+    finally:
+        ended(project.folder)

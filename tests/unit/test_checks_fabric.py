@@ -27,7 +27,7 @@ FABRIC: dict[str, tuple[dict[str, Any], int | None, list[tuple[str, str, str]]]]
             (
                 "FAIL",
                 "GPU 0: not joined",
-                "In Progress\nfabric manager 570.172.08, active; driver 570.172.08\n-> look at",
+                "In Progress\nfabric manager 570.172.08, active; driver 570.172.08\n-> they may still be joining",
             )
         ],
     ),

@@ -133,6 +133,13 @@ COUNTED: dict[str, tuple[dict[str, Any], int | None, dict[str, Any], str, str]] 
     "no driver": ({**RTX, "failure": "no-driver"}, 8, {}, "UNKNOWN", "the GPUs cannot be seen"),
     "fewer than the inventory says, no profile": ({"preset": "b200 x7"}, None, {}, "FAIL", "7 GPUs, of 8 in the inv"),
     "fewer than the inventory says, and enough": ({"preset": "b200 x7"}, 4, {}, "WARN", "7 GPUs, of 8 in the inv"),
+    "one fell off, and no other is named": (
+        {**RTX, "failure": "fallen-off", "failed_gpu": 3},
+        8,
+        {},
+        "FAIL",
+        "a GPU does not answer, and so none is told",
+    ),
     "no driver, no profile": ({**RTX, "failure": "mismatch"}, None, {}, "UNKNOWN", "the GPUs cannot be seen"),
 }
 

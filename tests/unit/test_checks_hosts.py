@@ -96,7 +96,7 @@ SEVERAL: dict[str, Any] = {"parallel": {"tp": 8}, "gpus": 8}
     ("node", "found", "verdict", "words"),
     [
         # the weights go to a GPU: nothing much is wanted
-        (node_of(gpus=1), memory_of(64, 60), "PASS", "0 MiB are wanted"),
+        (node_of(gpus=1), memory_of(64, 60), "PASS", "nothing is wanted"),
         # no GPU takes them
         (node_of(), memory_of(600, 580), "PASS", "500.0 GiB are wanted"),
         (node_of(), memory_of(600, 400), "FAIL", "the weights, which no GPU takes"),

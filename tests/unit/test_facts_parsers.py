@@ -51,6 +51,13 @@ def test_gpus_are_read_and_everything_else_it_says_is_kept(name, found, rest):
     assert gpus.parse(captured(name)) == (tuple(found), rest)
 
 
+def test_a_gpu_that_fell_off_is_no_holder_of_memory():
+    said = "Unable to determine the device handle for GPU0000:41:00.0: Unknown Error"
+    assert gpus.parse_holders(f"{said}\n") == ((), said)
+    (holder,), rest = gpus.parse_holders(f"GPU-a, 71, 40000, python\n{said}\n")
+    assert (holder.pid, rest) == (71, said)
+
+
 def test_a_dead_driver_names_no_gpu_but_says_why():
     found, rest = gpus.parse(captured("gpus-no-driver.txt"))
 

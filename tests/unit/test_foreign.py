@@ -159,13 +159,13 @@ def test_it_is_held_by(case: str) -> None:
 # (what the host told, fields of the profile, the verdict, and words of the finding)
 JUDGED: dict[str, tuple[Facts, dict[str, Any], str, str]] = {
     "somebody's": (seen(OTHER, apps=[(0, 7, 9000)]), {}, "FAIL", "or take it with evict=yes"),
-    "somebody's, given away": (seen(OTHER, apps=[(0, 7, 9000)]), {"evict": True}, "WARN", "gone before the launch"),
+    "somebody's, given away": (seen(OTHER, apps=[(0, 7, 9000)]), {"evict": True}, "WARN", "evict=yes ends it"),
     "another user's, given away": (seen(process(7, 0), apps=[(0, 7, 9000)]), {"evict": True}, "FAIL", "or root can"),
     "another user's, and we are root": (
         seen(process(7, 33), apps=[(0, 7, 9000)], uid=0),
         {"evict": True},
         "WARN",
-        "gone before the launch",
+        "evict=yes ends it",
     ),
     "what we run under": (seen(sockets=(Listener("::", 30000, 1000, (899,)),)), {"evict": True}, "FAIL", "runs under"),
     "our own": (seen(process(7, run=OURS), apps=[(0, 7, 9000)]), {}, "PASS", "ours to take"),
@@ -195,7 +195,7 @@ JUDGED: dict[str, tuple[Facts, dict[str, Any], str, str]] = {
         "FAIL",
         "another namespace's",
     ),
-    "what lingers": (seen(used={1: 9000}), {}, "WARN", "no process that nvidia-smi names"),
+    "what lingers": (seen(used={1: 9000}), {}, "WARN", "it must be gone before the launch"),
 }
 
 

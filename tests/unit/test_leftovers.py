@@ -130,9 +130,9 @@ CASES: dict[str, tuple[Leftovers, list[dict[str, Any]], list[tuple[str, str]]]] 
     "a run with its launcher": (
         seen(), [process(10, 1, RUN, cmdline=["sh", "launch.sh"]), process(11, 10, RUN)], [("PASS", "no orphans")],
     ),
-    "a run without": (seen(), [process(11, 1, RUN)], [("WARN", "deploy down profile=kimi ends them")]),
+    "a run without": (seen(), [process(11, 1, RUN)], [("WARN", "run r1 has lost its launcher, and 1 process of it")]),
     "another user's run without": (
-        seen(), [process(11, 1, RUN, uid=5, user="bo")], [("WARN", "profile=kimi, as their user, bo, ends them")],
+        seen(), [process(11, 1, RUN, uid=5, user="bo")], [("WARN", "profile=kimi, as their user, bo,")],
     ),
 }  # fmt: skip
 

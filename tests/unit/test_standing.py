@@ -107,6 +107,7 @@ GPUS = """0, GPU-a, 97887, 40000, 87, NVIDIA RTX PRO 6000
 2, GPU-c, 97887, 4, [N/A], NVIDIA, with a comma
 Unable to determine the device handle for GPU0000:5A:00.0: Unknown Error
 """
+LOST = GPUS.splitlines(keepends=True)[-1]
 HOLDERS = "GPU-a, 71, 40000, sglang::scheduler\nGPU-b, 72, [N/A], sglang::scheduler\nGPU-b, 99, 5, python\n"
 
 
@@ -149,6 +150,7 @@ def test_a_row_has_the_gpus_that_its_own_processes_hold():
     [
         ({"gpus": Answer(None, "", "[Errno 2] No such file or directory: 'nvidia-smi'")}, ""),
         ({"gpus": Answer(None, "", "it had not ended after 10 s")}, ""),
+        ({"gpus": Answer(15, LOST), "holders": Answer(15, LOST)}, ""),  # one has fallen off, and none is told
         ({"holders": Answer(None)}, ""),  # whose the memory is cannot be told
         ({"gpus": Answer(15, GPUS)}, "0-1: 78 of 191 GiB, 86%"),  # one has fallen off, and the others tell
         ({"gpus": Answer(0, GPUS.replace(" 87,", " [N/A],"))}, "0-1: 78 of 191 GiB"),
