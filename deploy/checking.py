@@ -27,10 +27,13 @@ Found = list[tuple[str, Finding, bool]]  # host, what was found there, whether i
 
 
 def of_profile(wish: Wish, session: Session, deep: Sequence[str] = ()) -> Found:
-    """What is found on the hosts of a profile, by the checks and by the probes that are named."""
+    """What is found on a profile's hosts that told what they have, by the checks and by the probes that are named."""
     from deploy import drafts, record  # what only looks at hosts starts without
     from deploy.deploying import place
 
+    session.keep(session.machines)
+    if not session.remotes:
+        return []
     with drafts.found(wish.profile, wish.inventory, session.remotes) as draft:
         plan = wish.plan(draft)
         nodes = {node.host.name: node for node in plan.nodes}
@@ -51,12 +54,11 @@ def of_hosts(session: Session, deep: Sequence[str] = ()) -> Found:
     return _found(session, lambda remote: _case(None, remote, texts), deep)
 
 
-def report(found: Found, unreachable: Mapping[str, DeployError], *, as_json: bool) -> int:
-    """Print every finding; the exit code of the worst: 5 for a FAIL that is not waived, 3 for a host that was not
-    reached, 10 for an UNKNOWN.
+def report(found: Found, failed: Mapping[str, DeployError], *, as_json: bool) -> int:
+    """Print every finding, and why hosts told nothing (`failed`); the exit code of the worst: 5 for a FAIL that is not
+    waived, 3 for a host that was not reached, 10 for an UNKNOWN.
     """
-    silent = [(host, Finding("ssh", "UNKNOWN", e.what, e.evidence, e.remedy), False) for host, e in unreachable.items()]
-    told = [*found, *silent]
+    told = [*found, *((host, _unseen(error), False) for host, error in failed.items())]
     if as_json:
         rows = [{"host": host, **asdict(one), "waived": waived} for host, one, waived in told]
         click.echo(json.dumps(rows, indent=1))
@@ -65,7 +67,7 @@ def report(found: Found, unreachable: Mapping[str, DeployError], *, as_json: boo
     verdicts = {one.verdict for _, one, waived in told if not waived}
     if "FAIL" in verdicts:
         return CheckFailed.exit_code
-    if unreachable:
+    if any(isinstance(error, Unreachable) for error in failed.values()):
         return Unreachable.exit_code
     return Undecided.exit_code if "UNKNOWN" in verdicts else 0
 
@@ -101,7 +103,8 @@ def _unseen(error: DeployError) -> Finding:
     """Of a host that no check could judge."""
     if isinstance(error, NoPython):
         return Finding("interpreter", "FAIL", error.what, error.evidence, error.remedy)
-    return Finding("look", "UNKNOWN", error.what, error.evidence, error.remedy)
+    topic = "ssh" if isinstance(error, Unreachable) else "look"
+    return Finding(topic, "UNKNOWN", error.what, error.evidence, error.remedy)
 
 
 def _waive(case: Case | None) -> list[str]:

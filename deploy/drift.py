@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from deploy import settings
+from deploy import scrub, settings
 from deploy.config import schema
 from deploy.errors import ConfigError
 from deploy.plan import Node
@@ -26,7 +25,7 @@ class Drift:
         self._read: dict[tuple[str, ...], Settings | str] = {}
 
     def of(self, run: Run, node: Node) -> dict[str, Any]:
-        """{"keys": {key: [what runs, what the profile says]}}, or {"error": why that cannot be told}.
+        """{"keys": {key: [what runs, what the profile says]}}, without secrets, or {"error": why that is not known}.
 
         The words with which it was launched count as said: they are no drift, and a `restart` says them again.
         """
@@ -36,17 +35,20 @@ class Drift:
         try:
             wished = said.profile(said.inventory.hosts.get(node.host.name))
         except ConfigError as error:
-            return {"error": error.what}
-        return {"keys": dict(differing(node.profile, wished, str(self._project.root)))}
+            return {"error": scrub.text(error.what)}
+        found = differing(node.profile, wished, str(self._project.root))
+        return {"keys": {key: [_shown(key, value) for value in pair] for key, pair in found}}
 
     def _settings(self, run: Run, node: Node) -> Settings | str:
-        words = tuple((run.manifest or {}).get("words") or ())
+        words = (run.manifest or {}).get("words") or []
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            return "its manifest does not tell the words of its launch"
         key = (node.deployment, *words)
         if key not in self._read:
             try:
                 self._read[key] = settings.load(node.deployment, (), self._project, {}, repeated=words)
             except ConfigError as error:
-                self._read[key] = error.what
+                self._read[key] = scrub.text(error.what)
         return self._read[key]
 
 
@@ -57,6 +59,18 @@ def differing(runs: Profile, wished: Profile, root: str) -> Iterator[tuple[str, 
         was, is_ = before.get(key), after.get(key)
         if was != is_ and not _same_file(was, is_, root):
             yield key, [was, is_]
+
+
+def _shown(key: str, value: Any) -> Any:
+    """A value without what is a secret by its own name, or by one within it."""
+    if isinstance(value, list):
+        plain = all(isinstance(one, str) for one in value)
+        return scrub.words(value) if plain else [_shown(key, one) for one in value]
+    if isinstance(value, dict):
+        return {name: _shown(name, one) for name, one in value.items()}
+    if value is not None and scrub.is_secret(key):
+        return scrub.HIDDEN
+    return scrub.text(scrub.words([value])[0]) if isinstance(value, str) else value
 
 
 def _flat(profile: Profile) -> dict[str, Any]:
@@ -78,11 +92,3 @@ def shown(drift: Mapping[str, Any] | None) -> str:
         return f"unknown: {drift['error']}"
     keys = list(drift["keys"])
     return ", ".join([*keys[:MOST], *([f"{len(keys) - MOST} more"] if len(keys) > MOST else [])])
-
-
-def told(drift: Mapping[str, Any]) -> list[str]:
-    """A line for each key."""
-    return [
-        f"{key}: {json.dumps(was)} runs, the profile says {json.dumps(is_)}"
-        for key, (was, is_) in drift["keys"].items()
-    ]

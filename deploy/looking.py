@@ -81,5 +81,5 @@ def every() -> tuple[Fact[Any], ...]:
 
 def _said(question: Question) -> dict[str, Any]:
     if isinstance(question, Command):
-        return {"argv": question.argv}
+        return {"argv": question.argv, "otherwise": question.otherwise}
     return {"program": question.name, "args": question.args}

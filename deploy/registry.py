@@ -23,15 +23,11 @@ def names(package: str) -> list[str]:
 def load(package: str, name: str, kind: str) -> ModuleType:
     """The module `name` of `package`; a `kind` that does not exist is a ConfigError with the nearest name."""
     module = name.replace("-", "_")
-    path = f"{package}.{module}"
-    # Whoever checks many hosts asks thousands of times: the folder is not read again. A module that another thread is
-    # still loading stands in `sys.modules` already; the import waits for it.
-    if module.isidentifier() and module[0] != "_" and path in sys.modules:
-        return importlib.import_module(path)
-    known = names(package)
-    if module not in known:
+    loaded = module.isidentifier() and module[0] != "_" and f"{package}.{module}" in sys.modules
+    # without reading the folder again: a check of many hosts asks for its modules thousands of times
+    if not loaded and module not in (known := names(package)):
         raise ConfigError(f"there is no {kind} {name!r}", remedy=nearest(name, known))
-    return importlib.import_module(path)
+    return importlib.import_module(f"{package}.{module}")  # waits where another thread is just importing it
 
 
 def nearest(word: str, known: list[str]) -> str:

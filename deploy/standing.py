@@ -92,7 +92,8 @@ def parse(answers: Mapping[str, Answer]) -> Standing:
     doing = {folder: _doing(one, known.get(folder)) for folder, one in told["doing"].items()}
     found = gpu_load.parse(answers["gpus"].out)
     holders, wrong = gpus.parse_holders(answers["holders"].out)
-    return Standing(machine, doing, found or None, None if wrong or answers["holders"].status else holders)
+    told = not wrong and answers["holders"].status in gpus.STATUSES
+    return Standing(machine, doing, found or None, holders if told else None)
 
 
 def _engine(run: Run) -> engines.Engine | None:

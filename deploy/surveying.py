@@ -78,7 +78,7 @@ def _ask(remote: Remote, pythons: Iterable[tuple[str, str]]) -> Row:
     questions: dict[str, tuple[str, ...]] = {
         "state": (*remote.interpreter, *state.question(remote.host)),
         "system": (*remote.interpreter, host.source("system")),
-        "gpus": gpus.GPUS,
+        "gpus": gpus.PLAIN,
     }
     for number, pair in enumerate(pythons):
         questions[f"engine {number}"] = (*remote.interpreter, host.source("interpreter"), *pair)

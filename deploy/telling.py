@@ -69,7 +69,7 @@ def _row(name: str, run: Run, found: Standing, drifting: drift.Drift) -> Row:
     row: Row = {"deployment": name, "state": state, "run": run.id, "folder": run.folder, "why": why, "alive": lives}
     if node is None or run.manifest is None:
         return row
-    verdict = run.verdict or {}
+    said, verdict = run.manifest, run.verdict or {}
     began = doing.at.get({"stopped": "stopped", "dead": "exit", "serving": "ready_at"}.get(state, ""))
     return {
         **row,
@@ -77,12 +77,12 @@ def _row(name: str, run: Run, found: Standing, drifting: drift.Drift) -> Row:
         "port": node.port,
         "model": node.served_name,
         "draft": (run.draft or "").rpartition("/")[2] or None,
-        "draft_from": run.manifest.get("ckpt") or (node.draft.source if node.draft else None),
-        "engine": f"{node.profile.engine.name} {run.manifest.get('engine_version') or ''}".strip(),
-        "since": moment(run.manifest["at"] if began is None else began - found.ahead),
-        "launched": moment(run.manifest["at"]),
-        "by": run.manifest["by"],
-        "command": run.manifest["command"],
+        "draft_from": said.get("ckpt") or (node.draft.source if node.draft else None),
+        "engine": f"{node.profile.engine.name} {said.get('engine_version') or ''}".strip(),
+        "since": moment(said.get("at") if began is None else began - found.ahead),
+        "launched": moment(said.get("at")),
+        "by": said.get("by"),
+        "command": said.get("command"),
         "accept_length": verdict.get("accept_length"),
         "gates_hold": verdict.get("holds"),
         "accept_length_now": doing.live.accept_length,
@@ -111,9 +111,12 @@ def _gpu(gpu: Load) -> Row:
     }
 
 
-def moment(at: float) -> str:
-    """A time as people read it, seconds since the epoch."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+def moment(at: Any) -> str | None:
+    """A time as people read it, seconds since the epoch; None for what is none, as a spoilt manifest may have it."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at is not None else None
+    except (TypeError, ValueError, OverflowError, OSError):
+        return None
 
 
 # ---- as text -------------------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ BORDERS = {
 ONLY = {
     "render": "render events errors legible registry",
     "record": "events errors host mask",
-    "facts": "facts host errors",
+    "facts": "facts host errors scrub",
     "engines": "engines registry errors profile words host",
     "host": "host",
     "transport": "transport errors",

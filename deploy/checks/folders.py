@@ -10,9 +10,13 @@ from deploy.findings import Finding
 
 
 def check(case: Case) -> Iterator[Finding]:
-    """Whoever may write into a folder may rename what is in it, also what belongs to others, unless it is sticky."""
-    places = case.facts[disks.FACT]
-    exposed = sorted({folder for place in places for folder in place.exposed})
+    """Whoever may write into a folder may rename what is in it, also what belongs to others, unless it is sticky.
+
+    The model is not ours to guard: that one lies in a folder for all is only told.
+    """
+    places, model = case.facts[disks.FACT], case.node.profile.model.path if case.node else None
+    exposed = sorted({folder for place in places if place.path != model for folder in place.exposed})
+    around = sorted({folder for place in places if place.path == model for folder in place.exposed} - {*exposed})
     if exposed:
         yield Finding(
             "folders",
@@ -23,3 +27,11 @@ def check(case: Case) -> Iterator[Finding]:
         )
     else:
         yield Finding("folders", "PASS", f"{places[0].real} cannot be exchanged by other users")
+    if around:
+        yield Finding(
+            "folders",
+            "WARN",
+            "every user of the host may exchange the model",
+            "\n".join(f"{folder} is writable for all" for folder in around),
+            f"on the host: chmod o-w {' '.join(around)}   (or chmod +t)",
+        )

@@ -40,7 +40,7 @@ def _unseen(case: Case, found: Gpus) -> Iterator[Finding]:
     if (case.node or case.host.gpus) and gpus.LOST.search(error):
         yield Finding("gpus", "FAIL", "a GPU does not answer, and so none is told", error, _gpu_rules.REBOOT)
     elif case.node or case.host.gpus:
-        remedy = HANGS if "no answer within" in error else "is the driver loaded? on the host: nvidia-smi, lsmod, dmesg"
+        remedy = HANGS if "no answer within" in error else "try nvidia-smi there: is the driver loaded?"
         yield Finding("gpus", "UNKNOWN", "the GPUs cannot be seen", error, remedy)
     elif error != gpus.NO_TOOL:
         yield Finding("gpus", "WARN", "the driver does not answer; no GPUs are expected here", error)
@@ -78,7 +78,7 @@ def _sound(case: Case, found: Gpus, taken: Taken) -> Iterator[Finding]:
     healths = case.facts[gpu_health.FACT]
     lost = [gpu for gpu in healths.all or () if gpu.lost]
     if found.error and not lost:
-        yield Finding("gpus", "FAIL", "a GPU does not answer", found.error, "look at dmesg for Xid lines on the host")
+        yield _complaint(found.error, len(found.all or ()) == healths.attached)
     told = {gpu.uuid: gpu for gpu in healths.all or ()}
     ours = [told[gpu.uuid] for gpu in taken.gpus if gpu.uuid in told]
     if len(ours) < len(taken.gpus):
@@ -91,6 +91,14 @@ def _sound(case: Case, found: Gpus, taken: Taken) -> Iterator[Finding]:
     yield from _reported(case.facts[kernel.FACT], ours)
 
 
+def _complaint(said: str, all_answer: bool) -> Finding:
+    """Words of nvidia-smi beside its rows: of a GPU that has none, or a mere note, or about processes alone."""
+    if all_answer:
+        what = "all GPUs answer, and nvidia-smi complains, or does not tell who holds their memory"
+        return Finding("gpus", "WARN", what, said, "run nvidia-smi on the host, and follow what it says")
+    return Finding("gpus", "FAIL", "a GPU does not answer", said, "look at dmesg for Xid lines on the host")
+
+
 def _others(count: int, lost: Sequence[Health], ours: Sequence[Health]) -> Iterator[Finding]:
     theirs = [gpu for gpu in lost if gpu not in ours]
     if theirs:
@@ -99,20 +107,24 @@ def _others(count: int, lost: Sequence[Health], ours: Sequence[Health]) -> Itera
 
 
 def _reported(log: Kernel, ours: Sequence[Health]) -> Iterator[Finding]:
-    """What the kernel's log has of our GPUs, and of the switches between them."""
-    slots = {kernel.slot(gpu.bus): gpu.index for gpu in ours}
-    told: dict[tuple[str, str], list[str]] = {}
+    """What the kernel's log has of our GPUs, and of the switches between them. A reset need not leave a line there, so
+    a GPU for which its driver now wants nothing done may go on.
+    """
+    slots = {kernel.slot(gpu.bus): gpu for gpu in ours if gpu.bus}
+    told: dict[tuple[bool, str, str], list[str]] = {}
     for xid, meaning in _xids.weighed(log):
         if xid.switch or xid.pci in slots:
-            remedy = meaning.remedy.format(pci=xid.pci)
-            told.setdefault((meaning.weight, remedy), []).append(f"{xid}, {log.ago(xid.at)}: {meaning.what}")
-    for (weight, remedy), lines in told.items():
+            fit = not xid.switch and slots[xid.pci].recovery == ""
+            group = (fit, meaning.weight, meaning.remedy.format(pci=f"{xid.pci}.0"))
+            told.setdefault(group, []).append(f"{xid}, {log.ago(xid.at)}: {meaning.what}")
+    for (fit, weight, remedy), lines in told.items():
+        since = "asks for no reset now" if fit else "nothing that mended them since"
         yield Finding(
             "gpus",
-            "FAIL" if weight == "FAIL" else "WARN",
-            "the driver reported errors, and nothing that mended them since",
+            "FAIL" if weight == "FAIL" and not fit else "WARN",
+            f"the driver reported errors, and {since}",
             "\n".join(lines[-10:]),
-            remedy,
+            f"if the GPU is not as before: {remedy}" if fit else remedy,
         )
 
 

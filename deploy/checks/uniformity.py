@@ -122,7 +122,7 @@ def _rdma(case: Case) -> str | None:
 
 
 TRAITS = (
-    Trait("driver", _driver, "FAIL", "install the same driver on all of them"),
+    Trait("driver", _driver, "WARN", "install the same driver on all of them"),
     Trait("set of GPUs", _gpus, "WARN", "look for one that is missing, or take hosts that are alike"),
     Trait("engine", _engine, "FAIL", "install the same version on all of them"),
     Trait("engine's Python", _python, "WARN", "install the same version on all of them"),

@@ -35,11 +35,11 @@ def check(options: Options, deep: str) -> int:
     with Session(options.command("check")) as session:
         if options.words:
             wished = wish.load(None, options)
-            unreachable = session.ask(wished.hosts)
-            running.reached(unreachable, session)
+            failed = session.ask(wished.hosts)
+            running.reached(failed, session)
             found = checking.of_profile(wished, session, wanted)
         else:
-            unreachable = session.connect(running.named(options, inventory.load(project.home(options).inventory)))
-            running.reached(unreachable, session)
+            failed = session.connect(running.named(options, inventory.load(project.home(options).inventory)))
+            running.reached(failed, session)
             found = checking.of_hosts(session, wanted)
-        return checking.report(found, unreachable, as_json=options.json)
+        return checking.report(found, failed, as_json=options.json)

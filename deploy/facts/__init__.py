@@ -32,9 +32,10 @@ class Asks(Protocol):
 
 @dataclass(frozen=True)
 class Command:
-    """A tool of the host's."""
+    """A tool of the host's; `otherwise`: what is asked of one that is too old for the words (exit status 2)."""
 
     argv: tuple[str, ...]
+    otherwise: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,12 @@ class Answer:
         return self.status in (126, 127) or (self.status is None and "No such file" in self.err)
 
     def read(self) -> Any:
-        """The document. RemoteFailed where the program broke, with its last words."""
+        """The document. RemoteFailed where the program broke, with its last words, or gave up in words of its own."""
         if self.status != 0:
-            raise RemoteFailed("our program on the host failed", status=self.status or 0, evidence=self.err[-1500:])
+            words = self.err.strip()
+            plain = words if words and "\n" not in words else ""
+            what = plain or "our program on the host failed"
+            raise RemoteFailed(what, status=self.status or 0, evidence="" if plain else words[-1500:])
         return self.document
 
 

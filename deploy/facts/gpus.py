@@ -12,18 +12,19 @@ from deploy.facts import About, Answer, Asks, Command, Fact, Question
 NO_TOOL = "there is no nvidia-smi"
 # What it says of a GPU that has left the bus; some drivers then name no other one either.
 LOST = re.compile("Unable to determine the device handle|GPU is lost|Unknown Error")
+CSV = "--format=csv,noheader,nounits"
 # Names come last: they may hold commas.
-GPUS = (
-    "nvidia-smi",
-    "--query-gpu=index,uuid,memory.total,memory.used,driver_version,compute_cap,name",
-    "--format=csv,noheader,nounits",
-)
+GPUS = ("nvidia-smi", "--query-gpu=index,uuid,memory.total,memory.used,driver_version,compute_cap,name", CSV)
+# Drivers before 510 do not know compute_cap, and then tell nothing at all; what stands in its place is none.
+PLAIN = ("nvidia-smi", "--query-gpu=index,uuid,memory.total,memory.used,driver_version,pstate,name", CSV)
+CAPABILITY = re.compile(r"\d+\.\d+")
 HOLDERS = (
     "nvidia-smi",
     "--query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name",
-    "--format=csv,noheader,nounits",
+    CSV,
 )
-QUESTIONS = {"gpus": GPUS, "holders": HOLDERS}
+# Beside the rows, and no reason to doubt them: "WARNING: infoROM is corrupted at gpu 0000:41:00.0".
+NOTE = re.compile(r"warning\b|no running processes found", re.IGNORECASE)
 # The return values that nvidia-smi's manual names (15: a GPU fell off the bus), 18 (library and driver differ) and 255:
 # what is wrong then stands on its stdout, often beside the lines of the healthy GPUs.
 STATUSES = (0, 2, 3, 4, 6, 8, 9, 10, 12, 13, 14, 15, 18, 255)
@@ -66,21 +67,24 @@ def parse(text: str) -> tuple[tuple[Gpu, ...], str]:
     """The GPUs in the answer to GPUS, and whatever else it said."""
     rows, rest = _rows(text, 7)
     return tuple(
-        Gpu(int(index), uuid, name, _mib(total), _mib(used), _known(driver), _known(capability))
+        Gpu(int(index), uuid, name, _mib(total), _mib(used), _known(driver), _capability(capability))
         for index, uuid, total, used, driver, capability, name in rows
     ), rest
 
 
 def parse_holders(text: str) -> tuple[tuple[ComputeProcess, ...], str]:
-    """The processes in the answer to HOLDERS, and whatever else it said."""
-    rows, rest = _rows(text, 4)
+    """The processes in the answer to HOLDERS, and whatever else it said, so that they may not be all."""
+    rows, rest = _rows("\n".join(line for line in text.splitlines() if not NOTE.match(line.strip())), 4)
     return tuple(ComputeProcess(uuid, int(pid), _known(name), _mib(used)) for uuid, pid, used, name in rows), rest
 
 
 def read(remote: Asks) -> Gpus:
-    """Look once, at most 30 s for each of two questions; a missing or broken nvidia-smi is told, not raised."""
+    """Look once, at most 30 s for each of two questions; a missing or broken nvidia-smi is told, not raised.
+
+    Compute capabilities are not asked for.
+    """
     try:
-        told = {name: Answer(0, remote.run(*argv, ok=STATUSES)) for name, argv in QUESTIONS.items()}
+        told = {n: Answer(0, remote.run(*argv, ok=STATUSES)) for n, argv in (("gpus", PLAIN), ("holders", HOLDERS))}
     except RemoteFailed as error:
         missing = error.status in (126, 127)
         return Gpus(None, None, NO_TOOL if missing else f"nvidia-smi: {error}")
@@ -88,7 +92,7 @@ def read(remote: Asks) -> Gpus:
 
 
 def _questions(_: About) -> dict[str, Question]:
-    return {name: Command(argv) for name, argv in QUESTIONS.items()}
+    return {"gpus": Command(GPUS, otherwise=PLAIN), "holders": Command(HOLDERS)}
 
 
 def _parse(answers: Mapping[str, Answer]) -> Gpus:
@@ -110,13 +114,13 @@ FACT: Fact[Gpus] = Fact("gpus", _questions, _parse)
 
 
 def _rows(text: str, width: int) -> tuple[list[list[str]], str]:
-    """The rows whose first two cells are an index or a pid and a uuid, and all other lines."""
+    """The rows whose first two cells are an index and a uuid, or a uuid and a pid, and all other lines."""
     rows: list[list[str]] = []
     rest: list[str] = []
     for line in filter(str.strip, text.splitlines()):
         cells = [cell.strip() for cell in line.split(",", width - 1)]
-        number, uuid = (cells[1::-1] if width == 4 else cells[:2]) if len(cells) == width else ("", "")
-        fits = number.isdigit() and uuid.startswith(("GPU-", "MIG-"))
+        pair = sorted(cells[:2], key=str.isdigit)  # a uuid is no number
+        fits = len(cells) == width and pair[1].isdigit() and pair[0].startswith(("GPU-", "MIG-"))
         if fits:
             rows.append(cells)
         else:
@@ -127,6 +131,10 @@ def _rows(text: str, width: int) -> tuple[list[list[str]], str]:
 def _known(cell: str) -> str | None:
     """[N/A], [Not Found], [Not Supported], [Insufficient Permissions], [Unknown Error]: it would not say."""
     return None if cell.startswith("[") or cell == "N/A" else cell
+
+
+def _capability(cell: str) -> str | None:
+    return cell if CAPABILITY.fullmatch(cell) else None
 
 
 def _mib(cell: str) -> int | None:

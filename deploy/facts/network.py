@@ -11,6 +11,7 @@ from deploy.facts import About, Answer, Fact, Program, Question
 
 Kind = Literal["ethernet", "infiniband", "bond", "vlan", "bridge", "docker", "virtual", "loopback"]
 
+CARDS: tuple[Kind, ...] = ("ethernet", "infiniband", "bond", "vlan")  # what leads out where a bridge has it
 LOOPBACK, INFINIBAND = 772, 32  # ARPHRD_* of include/uapi/linux/if_arp.h
 IFF_UP, IFF_RUNNING = 0x1, 0x40
 # What container engines and their networks call their bridges and their ends of a link to a container.
@@ -32,6 +33,7 @@ class Interface:
     driver: str | None = None
     master: str | None = None  # the bridge or bond of which it is a part
     rdma: tuple[str, ...] = ()  # the RDMA devices of the same card
+    joined: bool = False  # a bridge that a card of the host's is part of
 
     @property
     def reachable(self) -> tuple[str, ...]:
@@ -42,9 +44,9 @@ class Interface:
     @property
     def outward(self) -> bool:
         """Whether it can lead to another host: in a container or a tunnel a virtual one does, on a host of virtual
-        machines the bridge with the default route.
+        machines the bridge with the default route, or one that a card is part of.
         """
-        return self.default or self.kind not in {"loopback", "docker", "bridge"}
+        return self.default or self.joined or self.kind not in {"loopback", "docker", "bridge"}
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,10 @@ def parse(answer: Mapping[str, Any]) -> Network:
     if answer["interfaces"] is None:
         return Network(None, answer["error"])
     names = {told["index"]: told["name"] for told in answer["interfaces"]}
+    found = tuple(_interface(told, answer, names) for told in answer["interfaces"])
+    joined = {one.master for one in found if one.master and one.kind in CARDS}
     return Network(
-        tuple(_interface(told, answer, names) for told in answer["interfaces"]),
+        tuple(replace(one, joined=one.name in joined and one.kind in ("bridge", "docker")) for one in found),
         "" if answer["addresses"] is not None else "the kernel did not tell the addresses",
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deploy import host
+from deploy import host, scrub
 from deploy.facts import About, Asks, Fact, Program, Question
 
 # How Docker, containerd, CRI-O and Podman name a container's control group: by its id, 64 hex digits.
@@ -50,7 +50,7 @@ class Process:
         return found[1][:12] if found else ""
 
     def __str__(self) -> str:
-        words = " ".join(self.cmdline) or f"[{self.name}]"
+        words = " ".join(scrub.words(self.cmdline)) or f"[{self.name}]"
         size = f", {_size(self.rss)}" if self.rss is not None else ""
         where = f", in container {self.container}" if self.container else ""
         where += f", pid {self.inside} in its own namespace" if self.inside else ""

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from deploy import scrub
 from deploy.config.schema import nearest
 from deploy.findings import Finding
 from deploy.flags import Grammar, Option
@@ -40,7 +41,8 @@ def judged(words: Sequence[str], grammar: Grammar, elsewhere: Sequence[str] = ()
     found = [finding for use in uses for finding in _wrong(use, grammar, elsewhere)]
     found += _twice(uses)
     if len(alone) > grammar.words:
-        what = f"{' '.join(alone[grammar.words :])}: belongs to no flag, and {grammar.known} takes no such words"
+        said = scrub.text(" ".join(alone[grammar.words :]))
+        what = f"{said}: belongs to no flag, and {grammar.known} takes no such words"
         found.append(_fail(what, remedy="remove it, or name its flag"))
     return found or [Finding("flags", "PASS", f"{len(uses)} flags, all of them ones of {grammar.known}")]
 
@@ -141,7 +143,7 @@ def _twice(uses: Sequence[Use]) -> Iterator[Finding]:
     for (names, key), number in said.items():
         if number > 1:
             spelled = [use for use in uses if use.option and (use.option.names, use.key) == (names, key)]
-            told = " ".join(f"{use.said} {' '.join(use.values)}".strip() for use in spelled)
+            told = " ".join(scrub.words(word for use in spelled for word in (use.said, *use.values)))
             yield Finding("flags", "WARN", f"{spelled[-1].said} is given {number} times, and the last one counts", told)
 
 

@@ -14,10 +14,10 @@ HUGE = "/sys/kernel/mm/hugepages"
 TRANSPARENT = "/sys/kernel/mm/transparent_hugepage/enabled"
 SHARED = "/dev/shm"
 NO_LIMIT = 1 << 60  # version 1 writes the largest number of pages for "none"
-# (mount's type, controller, limit, use, the line of memory.stat that can be taken back) in versions 2 and 1
+# {mount's type: (limit, use, beginning of the lines of memory.stat that tell of files)} in versions 2 and 1
 GROUPS = {
-    "cgroup2": ("memory.max", "memory.current", "inactive_file"),
-    "cgroup": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    "cgroup2": ("memory.max", "memory.current", ""),
+    "cgroup": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
 }
 
 
@@ -91,13 +91,13 @@ def limits() -> list[dict[str, Any]]:
     return found
 
 
-def reclaimable(folder: str, line: str) -> int:
-    """Bytes of files that the kernel gives up before it kills anybody."""
+def reclaimable(folder: str, beginning: str) -> int:
+    """Bytes of files that the kernel gives up before it kills anybody; MemAvailable counts both kinds as well."""
     try:
-        told = re.search(rf"^{line} (\d+)$", text(os.path.join(folder, "memory.stat")), re.MULTILINE)
+        told = text(os.path.join(folder, "memory.stat"))
     except OSError:
         return 0
-    return int(told[1]) if told else 0
+    return sum(map(int, re.findall(rf"^{beginning}(?:in)?active_file (\d+)$", told, re.MULTILINE)))
 
 
 def shared() -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar, cast
 
 from deploy import registry
 from deploy.checks import Case
-from deploy.errors import RemoteFailed
+from deploy.errors import DeployError, RemoteFailed, Unreachable
 from deploy.findings import Finding, Verdict
 
 T = TypeVar("T")
@@ -58,20 +58,20 @@ def finding(probe: str, verdict: Verdict, what: str, evidence: str = "", remedy:
     return Finding(f"deep-{probe}", verdict, what, evidence, remedy)
 
 
-def side_by_side(act: Callable[[Case], T], cases: Sequence[Case]) -> Iterator[tuple[Case, T | RemoteFailed]]:
-    """Act on each host at the same time; what one failed with stands in its place."""
+def side_by_side(act: Callable[[Case], T], cases: Sequence[Case]) -> Iterator[tuple[Case, T | DeployError]]:
+    """Act on each host at the same time; what one failed with stands in its place, also where its connection broke."""
 
-    def one(case: Case) -> T | RemoteFailed:
+    def one(case: Case) -> T | DeployError:
         try:
             return act(case)
-        except RemoteFailed as error:
+        except (RemoteFailed, Unreachable) as error:
             return error
 
     with ThreadPoolExecutor(len(cases) or 1, thread_name_prefix="probe") as pool:
         yield from zip(cases, pool.map(one, cases), strict=True)
 
 
-def unknown(probe: str, error: RemoteFailed) -> Finding:
+def unknown(probe: str, error: DeployError) -> Finding:
     """What a host would not do."""
     return finding(probe, "UNKNOWN", error.what, error.evidence, error.remedy)
 

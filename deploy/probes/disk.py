@@ -7,7 +7,7 @@ from typing import Any
 
 from deploy import host
 from deploy.checks import Case
-from deploy.errors import RemoteFailed
+from deploy.errors import DeployError
 from deploy.findings import Finding
 from deploy.plan import Node
 from deploy.probes import Told, amount, finding, profiled, side_by_side, unknown
@@ -23,7 +23,7 @@ def probe(cases: Sequence[Case]) -> Told:
     yield from profiled("disk", cases)
     wanted = [case for case in cases if case.node]
     for case, told in side_by_side(_measured, wanted):
-        if isinstance(told, RemoteFailed):
+        if isinstance(told, DeployError):
             yield case.host.name, unknown("disk", told)
         elif case.node:
             yield from ((case.host.name, one) for one in judged(case.node, told))

@@ -8,7 +8,7 @@ from typing import Any
 
 from deploy import foreign, host, visible
 from deploy.checks import Case
-from deploy.errors import RemoteFailed
+from deploy.errors import DeployError, RemoteFailed
 from deploy.facts import gpu_health, gpus, topology
 from deploy.facts.gpus import Gpu, Gpus
 from deploy.findings import Finding
@@ -40,7 +40,7 @@ def probe(cases: Sequence[Case]) -> Told:
     yield from profiled("nccl", cases)
     wanted = [case for case in cases if case.node]
     for case, told in side_by_side(measured, wanted):
-        found = unknown("nccl", told) if isinstance(told, RemoteFailed) else told
+        found = unknown("nccl", told) if isinstance(told, DeployError) else told
         yield case.host.name, found
 
 

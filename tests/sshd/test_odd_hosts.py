@@ -42,7 +42,10 @@ def test_a_host_without_a_python_is_told_and_the_others_are_judged(
     project = project_of(tmp_path, bare=bare, fine=sshd)
     words = "bare: there is no python3 that can be started; our programs need Python 3.8 or newer"
 
+    project.profile("plain", engine="command", hosts="all", model="/etc", args={"argv": ["sleep", "{port}"]})
+
     checked = project.run("check", "--json")
+    of_profile = project.run("check", "profile=plain", "--json")
     held = project.run("hold", "bare", "a reason for 1h")
     status = project.run("status", "--hosts", "bare")
 
@@ -53,6 +56,10 @@ def test_a_host_without_a_python_is_told_and_the_others_are_judged(
     assert (found["verdict"], found["what"]) == ("FAIL", words)
     assert "apt-get install python3" in found["remedy"]
     assert told["fine", "tools"]["verdict"] == "PASS"
+    planned = {(one["host"], one["check"]): one for one in json.loads(of_profile.out)}
+    assert of_profile.code == 5, of_profile.err
+    assert planned["bare", "interpreter"] == found
+    assert planned["fine", "tools"]["verdict"] == "PASS"
     assert told["fine", "ssh"]["verdict"] in ("PASS", "WARN")  # a loaded machine may be slow to answer
     assert held.code == 5, held.err
     assert words in held.err and words in status.err

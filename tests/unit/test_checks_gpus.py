@@ -4,15 +4,17 @@
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from deploy.checks import Case, gpus
-from deploy.facts import known
+from deploy.facts import Answer, known
+from deploy.facts import gpus as gpus_fact
 from deploy.facts.gpus import Gpus
 from deploy.facts.kernel import Xid
 from deploy.inventory import Host
-from tests.gpu_hosts import B200, H200, QUIET, RTX, case, found
+from tests.gpu_hosts import B200, H200, QUIET, RTX, case, found, said
 
 
 @pytest.mark.parametrize("taken", [8, None])
@@ -190,7 +192,7 @@ def test_a_server_without_gpus_and_a_host_without_any_are_not_judged(tmp_path):
 # {what: (Xids of GPUs, verdict, words of evidence and remedy)}; four GPUs are taken
 XIDS: dict[str, tuple[dict[str, list[int]], str, str]] = {
     "of one of ours": ({"2": [79]}, "FAIL", "Xid 79 of 0000:38:00: GPU has fallen off the bus., 60 s ago"),
-    "a warning": ({"3": [63]}, "WARN", "nvidia-smi --gpu-reset -i 0000:5a:00"),
+    "a warning": ({"3": [63]}, "WARN", "nvidia-smi --gpu-reset -i 0000:5a:00.0"),
     "several of one kind": ({"0": [48, 48]}, "FAIL", "Xid 48 of 0000:16:00"),
     "of another GPU": ({"7": [79]}, "PASS", ""),
     "a program's own fault": ({"2": [31]}, "PASS", ""),
@@ -200,9 +202,43 @@ XIDS: dict[str, tuple[dict[str, list[int]], str, str]] = {
 @pytest.mark.parametrize("name", XIDS)
 def test_an_error_in_the_kernel_s_log(tmp_path, name):
     xids, verdict, words = XIDS[name]
-    findings = found(gpus.check, case(tmp_path, {**RTX, "xids": xids}, 4))
+    told = {**RTX, "xids": xids, "elements": {"*": {"gpu_recovery_action": "N/A"}}}
+    findings = found(gpus.check, case(tmp_path, told, 4))
     assert [one[0] for one in findings] == [verdict, *(["PASS"] if verdict == "WARN" else [])]
     assert words in findings[0][2]
+
+
+def test_a_gpu_for_which_the_driver_wants_nothing_done_any_more_may_go_on(tmp_path):
+    told = {**RTX, "xids": {"2": [48]}, "elements": {"2": {"gpu_recovery_action": "None"}}}
+    [(verdict, what, _), _] = found(gpus.check, case(tmp_path, told, 4))
+    assert (verdict, "asks for no reset now" in what) == ("WARN", True)
+
+
+# {what nvidia-smi says beside its rows: (verdict, whether who holds memory is known all the same)}
+BESIDE = {
+    "WARNING: infoROM is corrupted at gpu 0000:41:00.0": ("WARN", True),
+    "[Not Supported]": ("WARN", False),
+    "[Not Supported], [N/A], [N/A], [N/A]": ("WARN", False),
+}
+
+
+@pytest.mark.parametrize("words", BESIDE)
+def test_words_beside_the_rows_are_no_fault_of_a_gpu(tmp_path, words):
+    verdict, known_ = BESIDE[words]
+    facts = case(tmp_path, RTX)
+    with patch.dict("os.environ", FAKE_GPU_STATE=str(tmp_path)):
+        text = said(*gpus_fact.GPUS[1:])[1]
+    told = gpus_fact.FACT.parse({"gpus": Answer(14, text + words * known_), "holders": Answer(0, f"{words}\n")})
+    facts.facts.parsed["gpus"] = told
+    assert (len(told.all or ()), told.holders == ()) == (8, known_)
+    assert [(one[0], words in one[2]) for one in found(gpus.check, facts)] == [(verdict, True), ("PASS", False)]
+
+
+def test_a_driver_that_does_not_know_compute_capabilities_names_its_gpus(tmp_path):
+    case(tmp_path, RTX)
+    with patch.dict("os.environ", FAKE_GPU_STATE=str(tmp_path)):
+        told = gpus_fact.parse(said(*gpus_fact.PLAIN[1:])[1])
+    assert (len(told[0]), {gpu.compute_cap for gpu in told[0]}, told[1]) == (8, {None}, "")
 
 
 def test_an_error_of_a_switch_is_everybody_s(tmp_path):

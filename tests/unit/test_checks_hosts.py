@@ -12,7 +12,7 @@ import pytest
 
 from deploy import checks, looking
 from deploy.checkpoint.manifest import File, Manifest
-from deploy.checks import Case, caches, disk, limits, memory, shm, ssh, tools, uniformity
+from deploy.checks import Case, caches, disk, folders, limits, memory, shm, ssh, tools, uniformity
 from deploy.facts import known
 from deploy.facts.caches import Cache
 from deploy.facts.disks import Disk
@@ -284,6 +284,20 @@ def test_limits_are_judged_by_what_a_server_does(
     assert judged(limits, case)[0] == verdicts
 
 
+@pytest.mark.parametrize(
+    ("exposed", "verdicts"),
+    [
+        ({}, ["PASS"]),
+        ({"/w": ["/w"]}, ["FAIL"]),
+        ({"/m": ["/srv"]}, ["PASS", "WARN"]),  # as models often lie
+        ({"/w": ["/"], "/m": ["/"]}, ["FAIL"]),
+    ],
+)
+def test_what_others_may_exchange_of_ours_fails_and_a_model_is_told(exposed: Any, verdicts: list[str]) -> None:
+    places = tuple(disk_of(path, exposed=exposed.get(path, [])) for path in ("/w", "/m"))
+    assert judged(folders, case_of(node_of(), disks=places))[0] == verdicts
+
+
 def cache_of(variable: str, **disk: Any) -> Cache:
     return Cache(variable, False, 0, 0, True, disk_of(f"/home/me/{variable}", **disk))
 
@@ -298,6 +312,7 @@ def cache_of(variable: str, **disk: Any) -> Cache:
         ("sglang", [cache_of("TRITON_CACHE_DIR", kind="nfs4"), cache_of("DG_JIT_CACHE_DIR", free=1)], ["WARN", "WARN"]),
         ("sglang", [cache_of("VLLM_CACHE_ROOT", writable=False), cache_of("DG_JIT_CACHE_DIR")], ["PASS"]),
         ("vllm", [cache_of("VLLM_CACHE_ROOT", writable=False)], ["FAIL"]),
+        ("llamacpp", [cache_of("CUDA_CACHE_PATH", writable=False)], ["WARN"]),
         ("llamacpp", [cache_of("TRITON_CACHE_DIR", writable=False)], []),
     ],
 )
@@ -406,7 +421,7 @@ ONE_SERVER = node_of(**TWO)
     ("different", "node", "verdict", "words"),
     [
         ({"driver": "550.9"}, None, "WARN", "its driver differs: 550.9, on 3 others 570.1"),
-        ({"driver": "550.9"}, ONE_SERVER, "FAIL", "its driver differs: 550.9"),
+        ({"driver": "550.9"}, ONE_SERVER, "WARN", "its driver differs: 550.9"),
         ({"gpus": 7}, ONE_SERVER, "WARN", "7 x NVIDIA H200"),
         ({"engine": "0.5.22"}, ONE_SERVER, "FAIL", "its engine differs: 0.5.22"),
         ({"kernel": "5.15.0"}, ONE_SERVER, "WARN", "its kernel differs: 5.15.0"),

@@ -13,7 +13,7 @@ from deploy.facts.nccl_conf import NcclConf
 from deploy.facts.rdma import Rdma
 from deploy.findings import Finding
 from tests import hardware
-from tests.hardware import BRIDGE, DOCKER, DOWN, ETH, FAST, LO, between, card, matrix, rdma_of, wired
+from tests.hardware import BRIDGE, DOCKER, DOWN, ETH, FAST, LO, between, card, interface, matrix, rdma_of, wired
 
 Said = tuple[str, str, str]  # the verdict, words of what is said, words of the remedy
 TWO, PAIR = ("nodes=2", "parallel.tp=16"), ("gpus=2", "parallel.tp=2")
@@ -176,6 +176,23 @@ CASES: dict[str, tuple[tuple[str, ...], dict[str, Any], list[Said]]] = {
         (*TWO, "nccl.SOCKET_IFNAME=docker0"),
         {"network": wired(LO, ETH, DOCKER)},
         [("FAIL", "docker0 is docker", "")],
+    ),
+    "a bridge that has a card, on two": (
+        (*TWO, "nccl.SOCKET_IFNAME=vmbr1"),
+        {"network": wired(LO, ETH, interface("vmbr1", "198.51.100.1/24", kind="bridge"), interface("eno2", master=3))},
+        [("PASS", "", "")],
+    ),
+    "a bridge of virtual machines alone, on two": (
+        (*TWO, "nccl.SOCKET_IFNAME=vmbr1"),
+        {
+            "network": wired(
+                LO,
+                ETH,
+                interface("vmbr1", "198.51.100.1/24", kind="bridge"),
+                interface("tap0", kind="tun", master=3),
+            )
+        },
+        [("FAIL", "vmbr1 is bridge", "")],
     ),
     "all but loopback, on two": (
         (*TWO, "nccl.SOCKET_IFNAME=^lo"),

@@ -54,6 +54,16 @@ CASES: Mapping[str, tuple[dict[str, Any], tuple[str, ...], dict[str, list[Any]]]
         {"args.tp_size": [None, 2]},
     ),
     "a variable less": ({"env": {}}, (), {"env.A": ["1", None]}),
+    "a secret's value is told nowhere": (
+        {"env": {"A": "1", "HF_TOKEN": "hf_abc", "URL": "https://me:pass@host/"}, "args": {"x": ["--key", "k"]}},
+        (),
+        {
+            "args.max_running_requests": [8, None],
+            "args.x": [None, ["--key", "***"]],
+            "env.HF_TOKEN": [None, "***"],
+            "env.URL": [None, "https://***@host/"],
+        },
+    ),
     "the model": ({"model": "/models/other"}, (), {"model.path": ["/models/kimi", "/models/other"]}),
     "a word of the launch is no drift": ({}, ("args.max_running_requests=32",), {}),
     "behind such a word the file may change": (

@@ -78,7 +78,7 @@ def test_limits_are_read_from_the_group_up_to_the_mount(tmp_path: Path, monkeypa
     for folder, limit in ((inner, "max"), (inner.parent, str(8 * GIB)), (top, str(1 << 62))):
         (folder / "memory.max").write_text(f"{limit}\n")
         (folder / "memory.current").write_text(f"{2 * GIB}\n")
-        (folder / "memory.stat").write_text(f"anon 1\ninactive_file {GIB}\n")
+        (folder / "memory.stat").write_text(f"anon 1\ninactive_file {GIB // 4}\nactive_file {GIB // 4 * 3}\n")
     texts = {"/proc/self/mountinfo": f"29 23 0:26 / {top} rw - cgroup2 cgroup2 rw", "/proc/self/cgroup": "0::/a b/c"}
     read = host_memory.text
     monkeypatch.setattr(host_memory, "text", lambda path: texts.get(path) or read(path))

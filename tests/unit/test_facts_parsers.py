@@ -146,6 +146,7 @@ def test_a_container_is_known_by_its_control_group(group):
         ({"rss": 107374182400}, "46 s old, 100 GiB: python3"),
         ({"rss": 20971520}, "46 s old, 20 MiB: python3"),
         ({"rss": 0}, "46 s old, 0 bytes: python3"),
+        ({"rss": 0, "cmdline": ["srv", "--api-key", "k33p", "--hf-token=k33p"]}, "srv --api-key *** --hf-token=***"),
         ({"rss": 1024, "inside": 7}, "46 s old, 1 KiB, pid 7 in its own namespace: python3"),
         (
             {"cgroup": f"/docker/{CONTAINER}", "inside": 7},

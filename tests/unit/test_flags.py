@@ -114,6 +114,15 @@ def test_a_verdict_says_what_is_wrong_and_what_to_write(case):
     assert {finding.verdict for finding in found} <= {verdict, "WARN", worst}
 
 
+@pytest.mark.parametrize("line", ["--api-key k33p --api-key k33p", "--api-key=k33p --api-key=k33p", "--ap-key k33p"])
+def test_no_secret_is_told(line):
+    parser = server()
+    parser.add_argument("--api-key")
+    found = judged(line.split(), taken(parser), ELSEWHERE)
+    assert [finding.verdict for finding in found] in (["WARN"], ["FAIL"])
+    assert "k33p" not in str(found)
+
+
 def test_everything_that_is_wrong_is_told_at_once():
     found = judged("--tp-size two --pp 2 --nonsense --disable-cuda-graph".split(), taken(server()), ELSEWHERE)
     assert [finding.verdict for finding in found] == ["FAIL", "FAIL", "FAIL", "WARN"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -26,7 +28,12 @@ def asked(questions: dict[str, Any], programs: dict[str, str] | None = None, sec
     """What the program prints for these questions."""
     words = json.dumps({"seconds": seconds, "programs": programs or {}, "questions": questions})
     done = subprocess.run(
-        [sys.executable, "-I", "-c", host.source("look")], input=words, capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-c", host.source("look")],
+        input=words,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     )
     return json.loads(done.stdout)["answers"]
 
@@ -36,6 +43,9 @@ def asked(questions: dict[str, Any], programs: dict[str, str] | None = None, sec
     [
         ({"argv": ["sh", "-c", "echo out; echo err >&2; exit 3"]}, [3, "out\n", "err\n", None]),
         ({"argv": ["printf", "\\377"]}, [0, "\ufffd", "", None]),
+        ({"argv": ["sh", "-c", "echo no; exit 2"], "otherwise": ["echo", "old"]}, [0, "old\n", "", None]),
+        ({"argv": ["sh", "-c", "echo no; exit 3"], "otherwise": ["echo", "old"]}, [3, "no\n", "", None]),
+        ({"argv": ["sh", "-c", "echo no; exit 2"], "otherwise": []}, [2, "no\n", "", None]),
         ({"program": "says", "args": ["a", "b"]}, [0, "", "", ["b", "a"]]),
         ({"program": "exits", "args": []}, [1, "", "cannot read /x", None]),
     ],
@@ -46,6 +56,12 @@ def test_a_question_and_its_answer(question, answer):
         "exits": "import sys\ndef answer(): sys.exit('cannot read /x')",
     }
     assert asked({"one": question}, programs) == {"one": answer}
+
+
+def test_a_tool_is_not_there_also_where_a_folder_of_path_is_closed(tmp_path, monkeypatch):
+    (tmp_path / "odd-tool").write_text("")  # which root may not run either, as others may not look into a folder
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert Answer(*asked({"one": {"argv": ["odd-tool"]}})["one"]).missing
 
 
 def test_who_breaks_or_is_not_there_does_not_keep_the_others():
@@ -102,19 +118,28 @@ def test_a_look_at_this_machine(tmp_path: Path):
     assert abs(found.offset) <= found.round_trip
 
 
+def test_a_process_that_cannot_end_is_left_behind_too():
+    """As one whose thread waits for a dead disk: the kernel ends it when the disk answers."""
+    stays = "import os, threading\ndef answer():\n os._exit = lambda _: threading.Event().wait()\n return os.getpid()"
+    told = asked({"stays": {"program": "stays", "args": []}}, {"stays": stays})["stays"]
+    os.kill(told[3], signal.SIGKILL)  # it lived: whose answer is in hand is not waited for
+    assert told[:2] == [0, ""]
+
+
 @pytest.mark.parametrize(
     ("answer", "word"),
     [
         (Answer(0, document={}), "is not understood"),
-        (Answer(1, err="Traceback: it broke"), "failed"),
-        (Answer(None, err="it had not ended after 20 s"), "failed"),
+        (Answer(1, err="Traceback:\n it broke"), "failed"),
+        (Answer(1, err="cannot read /w: Permission denied"), "cannot read /w"),
+        (Answer(None, err="it had not ended after 20 s"), "had not ended"),
     ],
 )  # fmt: skip
 def test_an_answer_that_is_none_or_odd_is_an_error_with_what_was_said(answer, word):
     fact = Fact("odd", lambda _: {"one": Program("odd")}, lambda answers: answers["one"].read()["there"])
     with pytest.raises(RemoteFailed, match=f"gpu1: .*odd.*{word}") as failed:
         Facts("gpu1", {"odd": {"one": answer}})[fact]
-    assert answer.err in failed.value.evidence
+    assert answer.err in f"{failed.value.what}\n{failed.value.evidence}"
 
 
 def test_the_facts_have_the_names_of_their_modules_and_questions_of_two_kinds():

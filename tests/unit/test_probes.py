@@ -19,7 +19,7 @@ import pytest
 
 from deploy import host, probes
 from deploy.checks import Case
-from deploy.errors import ConfigError
+from deploy.errors import ConfigError, DeployError, RemoteFailed, Unreachable
 from deploy.facts import known, network
 from deploy.facts.gpus import ComputeProcess, Gpus
 from deploy.inventory import Host
@@ -61,6 +61,20 @@ def test_without_a_profile_nobody_knows_what_to_measure(name):
 
 
 AMOUNTS = {595e9: "595 GB", 1.234e9: "1.23 GB", 999.9e6: "1000 MB", 64: "64 bytes", 1.5e12: "1.5 TB", 2048: "2.05 kB"}
+
+
+@pytest.mark.parametrize("error", [RemoteFailed("no program", status=1), Unreachable("the connection was lost")])
+def test_a_host_that_breaks_off_does_not_take_the_other_s_answer_along(error: DeployError):
+    remotes = [Remote(Host.model_validate({"name": name}), LocalTransport(), print, threading.Event()) for name in "ab"]
+    cases = [Case(remote.host, known(), None, remote) for remote in remotes]
+
+    def act(case: Case) -> str:
+        if case.host.name == "a":
+            raise error
+        return "fine"
+
+    assert [told for _, told in probes.side_by_side(act, cases)] == [error, "fine"]
+    assert probes.unknown("disk", error).what == error.what
 
 
 @pytest.mark.parametrize("size", AMOUNTS)

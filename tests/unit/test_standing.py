@@ -153,6 +153,8 @@ def test_a_row_has_the_gpus_that_its_own_processes_hold():
         ({"gpus": Answer(15, LOST), "holders": Answer(15, LOST)}, ""),  # one has fallen off, and none is told
         ({"holders": Answer(None)}, ""),  # whose the memory is cannot be told
         ({"gpus": Answer(15, GPUS)}, "0-1: 78 of 191 GiB, 86%"),  # one has fallen off, and the others tell
+        ({"holders": Answer(14, f"{HOLDERS}WARNING: infoROM is corrupted at gpu 1\n")}, "0-1: 78 of 191 GiB, 86%"),
+        ({"holders": Answer(0, "[Not Supported]\n")}, ""),
         ({"gpus": Answer(0, GPUS.replace(" 87,", " [N/A],"))}, "0-1: 78 of 191 GiB"),
         ({"gpus": Answer(0, GPUS.replace("40000,", "[N/A],"))}, "0-1: 86%"),
     ],
@@ -160,6 +162,13 @@ def test_a_row_has_the_gpus_that_its_own_processes_hold():
 def test_what_nvidia_smi_does_not_tell_is_not_shown(more, gpus):
     (row,) = rows(**more)
     assert telling.shown(row)["gpus"] == gpus
+
+
+@pytest.mark.parametrize("more", [{"at": "x"}, {"at": 1e300}, {"at": None}, {"words": 5}, {"words": ["a=1", 5]}])
+def test_a_manifest_that_somebody_spoilt_spoils_no_table(more):
+    (row,) = rows(run={"manifest": {"node": NODE.to_json(), **more}})
+    assert (row["state"], row["launched"], row["by"]) == ("serving", None, None)
+    assert list(row["drift"]) == (["error"] if "words" in more else ["keys"])
 
 
 def test_since_is_by_our_own_clock():
