@@ -96,7 +96,9 @@ def text(document: dict[str, Any]) -> str:
 
 
 def _lines(document: dict[str, Any]) -> Iterator[str]:
-    yield f"{document['deployment']}: {len(document['plan'])} replica(s) on {len(document['nodes'])} host(s)"
+    replicas, hosts = len(document["plan"]), len(document["nodes"])
+    counted = f"{replicas} replica{'s' * (replicas != 1)} on {hosts} host{'s' * (hosts != 1)}"
+    yield f"{document['deployment']}: {counted}"
     yield ""
     width = max(len(name) for name, _, _ in document["steps"])
     for name, scope, line in document["steps"]:

@@ -55,7 +55,8 @@ class Measured:
 def probe(cases: Sequence[Case]) -> Told:
     """Two hosts at a time talk; none of them talks to two at once."""
     if len(cases) < 2:
-        yield from ((case.host.name, finding("links", "PASS", "there is no other host to measure")) for case in cases)
+        what, remedy = "there is no other host to measure with", "name two or more: --hosts 'gpu[1-2]'"
+        yield from ((case.host.name, finding("links", "UNKNOWN", what, remedy=remedy)) for case in cases)
         return
     found: list[Measured] = []
     ends = [end(case) for case in cases]
