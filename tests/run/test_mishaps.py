@@ -26,7 +26,7 @@ STRAY: list[tuple[list[str], str]] = [
     (["up", "profile=fake", "args.port=1234"], "is said by `port`"),
     (["up", "profile=fake", "args.api-key=x"], "secrets: {NAME: api-key}"),
     (["up", "profile=fake", "waive=[prt]"], "there is no check 'prt'"),
-    (["restart", "waive=[prt]"], "did you mean 'port'?"),
+    (["restart", "waive=[prt]"], "did you mean 'ports'?"),
     (["up", "profile=fake", "hooks.ready=[hooks/nosuch]"], "there is no hook"),
 ]
 
