@@ -75,9 +75,10 @@ def test_few_files_and_a_program_of_several_threads_are_left_to_this_process():
 
 
 def test_no_process_is_left_over():
-    def children() -> list[str]:
-        return [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
+    def children() -> set[str]:
+        """Pids, whichever thread started them: those of earlier tests end when they like."""
+        return {pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
 
     before = children()
     list(spread(lambda name: (name,), NAMES))
-    assert children() == before
+    assert children() <= before
