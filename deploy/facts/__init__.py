@@ -93,6 +93,15 @@ class Fact(Generic[T]):
     parse: Callable[[Mapping[str, Answer]], T]
 
 
+def told_by(program: str, parse: Callable[[Any], T], *words: str, name: str = "") -> Fact[T]:
+    """A fact that one program answers whole; its name is the program's where it is not said."""
+    return Fact(
+        name or program,
+        lambda _: {program: Program(program, words)},
+        lambda answers: parse(answers[program].read()),
+    )
+
+
 @dataclass
 class Facts:
     """What one look at a host told: `facts[gpus.FACT]` is a `Gpus`, parsed when it is first asked for."""

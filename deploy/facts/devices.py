@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deploy.facts import About, Fact, Program, Question
+from deploy.facts import Fact, told_by
 from deploy.facts.processes import Process
 
 # They have the files open wherever they run, and hold nothing that a server needs: names, which the kernel cuts at 15.
@@ -43,8 +43,4 @@ def parse(answer: Mapping[str, Any]) -> Devices:
     return Devices(files, frozenset(answer["unread"]), dict(answer["minors"]), answer["there"])
 
 
-def _questions(_: About) -> dict[str, Question]:
-    return {"open": Program("devices")}
-
-
-FACT: Fact[Devices] = Fact("devices", _questions, lambda answers: parse(answers["open"].read()))
+FACT: Fact[Devices] = told_by("devices", parse)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deploy.facts import About, Fact, Program, Question
+from deploy.facts import Fact, told_by
 
 LOST = "GPU is lost"
 # What stands where a value would: the driver has it not, or will not say.
@@ -245,8 +245,4 @@ def _bare(name: str) -> str:
     return name
 
 
-def _questions(_: About) -> dict[str, Question]:
-    return {"health": Program("gpu_health", WANTED)}
-
-
-FACT: Fact[Healths] = Fact("gpu_health", _questions, lambda answers: parse(answers["health"].read()))
+FACT: Fact[Healths] = told_by("gpu_health", parse, *WANTED)

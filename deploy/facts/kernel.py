@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deploy.facts import About, Fact, Program, Question
+from deploy.facts import Fact, told_by
 
 # "NVRM: Xid (PCI:0000:41:00): 79, pid=1234, name=python3, GPU has fallen off the bus."; pid and name may be '<unknown>'
 # in quotes or not, or missing (before R450), and "PCI:" too (before R410). SXid are a NVSwitch's.
@@ -124,8 +124,4 @@ def _xid(found: re.Match[str], at: float | None) -> Xid:
     return Xid(int(found["code"]), slot(found["pci"]), found["said"], at, pid, name, found["switch"] is not None)
 
 
-def _questions(_: About) -> dict[str, Question]:
-    return {"kernel_log": Program("kernel_log")}
-
-
-FACT: Fact[Kernel] = Fact("kernel", _questions, lambda answers: parse(answers["kernel_log"].read()))
+FACT: Fact[Kernel] = told_by("kernel_log", parse, name="kernel")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deploy import host
-from deploy.facts import About, Asks, Fact, Program, Question
+from deploy.facts import Asks, Fact, told_by
 
 Key = tuple[int, int, str]  # device, inode, path
 
@@ -68,11 +68,7 @@ def parse(answer: Mapping[str, Any]) -> Leftovers:
     )
 
 
-def _questions(_: About) -> dict[str, Question]:
-    return {"shared": Program("leftovers")}
-
-
-FACT: Fact[Leftovers] = Fact("leftovers", _questions, lambda answers: parse(answers["shared"].read()))
+FACT: Fact[Leftovers] = told_by("leftovers", parse)
 
 
 def read(remote: Asks, *paths: str) -> Leftovers:

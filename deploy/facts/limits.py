@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deploy.facts import About, Fact, Program, Question
+from deploy.facts import Fact, told_by
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,4 @@ def parse(told: Mapping[str, Any]) -> Limits:
     )
 
 
-def _questions(_: About) -> dict[str, Question]:
-    return {"limits": Program("limits")}
-
-
-FACT: Fact[Limits] = Fact("limits", _questions, lambda answers: parse(answers["limits"].read()))
+FACT: Fact[Limits] = told_by("limits", parse)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deploy.facts import About, Fact, Program, Question
+from deploy.facts import Fact, told_by
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,4 @@ def parse(told: Mapping[str, Any]) -> Memory:
     )
 
 
-def _questions(_: About) -> dict[str, Question]:
-    return {"memory": Program("memory")}
-
-
-FACT: Fact[Memory] = Fact("memory", _questions, lambda answers: parse(answers["memory"].read()))
+FACT: Fact[Memory] = told_by("memory", parse)

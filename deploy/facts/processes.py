@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deploy import host, scrub
-from deploy.facts import About, Asks, Fact, Program, Question
+from deploy.facts import Asks, Fact, told_by
 
 # How Docker, containerd, CRI-O and Podman name a container's control group: by its id, 64 hex digits.
 CONTAINER = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)")
@@ -102,11 +102,7 @@ def parse(answer: Mapping[str, Any]) -> Processes:
     return Processes(answer["boot_id"], tuple(found), answer["asked_by"])
 
 
-def _questions(_: About) -> dict[str, Question]:
-    return {"table": Program("processes")}
-
-
-FACT: Fact[Processes] = Fact("processes", _questions, lambda answers: parse(answers["table"].read()))
+FACT: Fact[Processes] = told_by("processes", parse)
 
 
 def read(remote: Asks) -> Processes:

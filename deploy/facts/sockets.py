@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deploy import host
-from deploy.facts import About, Asks, Fact, Program, Question
+from deploy.facts import Asks, Fact, told_by
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,7 @@ def parse(answer: Iterable[Mapping[str, Any]]) -> tuple[Listener, ...]:
     )
 
 
-def _questions(_: About) -> dict[str, Question]:
-    return {"listening": Program("sockets")}
-
-
-FACT: Fact[tuple[Listener, ...]] = Fact("sockets", _questions, lambda answers: parse(answers["listening"].read()))
+FACT: Fact[tuple[Listener, ...]] = told_by("sockets", parse)
 
 
 def read(remote: Asks) -> tuple[Listener, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deploy import host
-from deploy.facts import About, Asks, Fact, Program, Question
+from deploy.facts import Asks, Fact, told_by
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,7 @@ def parse(answer: Mapping[str, Any]) -> System:
     return System(**answer)
 
 
-def _questions(_: About) -> dict[str, Question]:
-    return {"system": Program("system")}
-
-
-FACT: Fact[System] = Fact("system", _questions, lambda answers: parse(answers["system"].read()))
+FACT: Fact[System] = told_by("system", parse)
 
 
 def read(remote: Asks) -> System:
