@@ -148,3 +148,10 @@ def test_the_facts_have_the_names_of_their_modules_and_questions_of_two_kinds():
             assert isinstance(question, Command | Program)
             if isinstance(question, Program):
                 assert "\ndef answer(" in host.source(question.name) or "\nanswer = " in host.source(question.name)
+
+
+@pytest.mark.parametrize("fact", [system.FACT, processes.FACT], ids=lambda fact: fact.name)
+def test_a_program_that_broke_says_why_where_a_fact_is_all_its_answer(fact):
+    (which,) = fact.questions(About())
+    with pytest.raises(RemoteFailed, match=f"gpu1: {fact.name}: .*cannot read /x"):
+        Facts("gpu1", {fact.name: {which: Answer(1, err="cannot read /x")}})[fact]
