@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deploy import acceptance
 from deploy.engines import Question, _chat
 from deploy.host import hide
+from deploy.measuring import acceptance
 from deploy.plan import Node
 
 

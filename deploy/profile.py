@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from deploy.config import consistency
 from deploy.config.gates import Measure
 from deploy.config.nccl import Nccl
+from deploy.config.questions import Bench, Smoke
 from deploy.config.schema import Part
 from deploy.config.values import (
     Argument,
@@ -19,7 +20,6 @@ from deploy.config.values import (
     HostFolder,
     Label,
     Name,
-    Regex,
     Seconds,
     Size,
     Text,
@@ -30,11 +30,6 @@ from deploy.config.values import (
 )
 
 DEFAULT_GATES = {"accept_length": ">= 1.15"}  # 1.00: not one drafted token is accepted
-PROMPTS = (
-    "Write a short story about a lighthouse keeper who finds a message in a bottle.",
-    "Explain how a hash table works, with an example in Python.",
-    "List the planets of the solar system with one fact about each.",
-)
 
 
 class Engine(Part):
@@ -124,33 +119,6 @@ class Log(Part):
         description="Beyond it, server.log becomes server.log.1 and begins anew: 500M, 2 GiB, 200k, or bytes; "
         "at least 64K; null: never.",
     )
-
-
-class Asked(Part):
-    """A further question of the smoke test."""
-
-    ask: Text = Field(description="The question.")
-    expect: Regex = Field(default="", description="A regular expression, searched in its answer; any answer if empty.")
-
-
-class Smoke(Part):
-    """Questions that show that it answers sensibly; the first one is asked a second time, as a stream."""
-
-    ask: Text = Field(default="Hello, what is 2+2?", description="The question.")
-    expect: Regex = Field(default="4|four", description="A regular expression, searched in the answer.")
-    more: list[Asked] = Field(default_factory=list, description="Further questions, each {ask: ..., expect: ...}.")
-    max_tokens: Count = Field(default=100, description="Tokens an answer may have.")
-    timeout: Seconds = Field(default=60.0, description="Seconds for each answer.")
-
-
-class Bench(Part):
-    """What the server is measured with."""
-
-    prompts: list[Text] = Field(
-        default_factory=lambda: list(PROMPTS), description="The prompts; without any, nothing is measured."
-    )
-    max_tokens: Count = Field(default=64, description="Tokens generated for each.")
-    timeout: Seconds = Field(default=120.0, description="Seconds for each.")
 
 
 class Hook(Part):

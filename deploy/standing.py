@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from deploy import acceptance, engines, looking, registry, state
+from deploy import engines, looking, registry, state
 from deploy.engines import _gauges
 from deploy.engines._gauges import Live
 from deploy.errors import DeployError
 from deploy.facts import About, Answer, Command, Fact, Program, Question, gpu_load, gpus
 from deploy.facts.gpu_load import Load
 from deploy.facts.gpus import ComputeProcess
+from deploy.measuring import acceptance
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.state import Machine, Run

@@ -24,10 +24,11 @@ LAYERS = [
     "checkpoint engines environments transport",
     "plan hold failures logfile",
     "lease abreast",
-    "remote facts acceptance",
+    "measuring",
+    "remote facts",
     "state visible foreign",
     "owned ending leftovers releases asking answer identity compare secret tunnel timings loading watch evidence flags",
-    "looking theirs",
+    "looking theirs loads",
     "standing",
     "hooks drafts checks rollback death",
     "probes",
@@ -73,9 +74,12 @@ ONLY = {
     "transport": "transport errors",
 }
 
-PURE = ["engines", "plan", "profile", "words", "acceptance", "findings"]
+PURE = ["engines", "plan", "profile", "words", "measuring", "findings"]
 PURE += ["flags.__init__", "flags.reading", "flags.judging"]
-PURE += [f"config.{name}" for name in ("consistency", "gates", "nccl", "nccl_words", "scalars", "schema", "validation")]
+PURE += [
+    f"config.{name}"
+    for name in ("consistency", "gates", "questions", "nccl", "nccl_words", "scalars", "schema", "validation")
+]
 DOERS = {
     "asyncio", "glob", "http", "importlib", "io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile",
     "threading", "time", "urllib",

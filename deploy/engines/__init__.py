@@ -62,12 +62,17 @@ class Question:
 
 @dataclass(frozen=True)
 class Counters:
-    """What one answer cost: tokens generated, verify steps, drafted tokens offered and accepted (None: not told)."""
+    """What one answer cost: tokens generated, verify steps, drafted tokens offered and accepted (None: not told).
+
+    `histogram`: in how many steps 0, 1, 2, ... drafts were accepted; `rank`: the data-parallel rank that answered.
+    """
 
     generated: int
     steps: int | None
     drafted: int | None
     accepted: int | None
+    histogram: tuple[int, ...] | None = field(default=None, kw_only=True)
+    rank: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deploy import acceptance, asking
-from deploy.acceptance import Acceptance
+from deploy import asking
 from deploy.engines import Counters, Totals
 from deploy.errors import SmokeFailed, Unreachable
+from deploy.measuring import acceptance
+from deploy.measuring.acceptance import Acceptance
 from deploy.plan import Node
 from deploy.remote import Remote
 
+PROMPTS = (  # until there are sets of them
+    "Write a short story about a lighthouse keeper who finds a message in a bottle.",
+    "Explain how a hash table works, with an example in Python.",
+    "List the planets of the solar system with one fact about each.",
+)
 WARM_UP = 8  # tokens: the first request pays for what is lazily set up
 METRICS_TIMEOUT = 5.0  # seconds
 SETTLED = 3.0  # seconds in which a server must have counted a request that it has answered
@@ -49,12 +55,17 @@ def bench(node: Node, remote: Remote) -> str:
     return _line(measured)
 
 
+def _prompts(wished: str | Sequence[str]) -> Sequence[str]:
+    return PROMPTS if isinstance(wished, str) else wished
+
+
 def _answers(node: Node, remote: Remote, form: int) -> Iterator[Answer]:
     """Each prompt once, in the form that this server answers with counters."""
     wish = node.profile.bench
-    for number, prompt in enumerate(wish.prompts, 1):
+    prompts = _prompts(wish.prompts)
+    for number, prompt in enumerate(prompts, 1):
         remote.pause(0)
-        remote.say(f"prompt {number} of {len(wish.prompts)}", done=number, total=len(wish.prompts))
+        remote.say(f"prompt {number} of {len(prompts)}", done=number, total=len(prompts))
         question = node.engine.measured(node.served_name, prompt, wish.max_tokens)[form]
         started = time.monotonic()
         reply = asking.ask(question, node, remote, timeout=wish.timeout)
@@ -67,7 +78,7 @@ def _answers(node: Node, remote: Remote, form: int) -> Iterator[Answer]:
 def _form(node: Node, remote: Remote) -> tuple[int, bool]:
     """Which form of the question is answered with counters, and whether these tell of drafts; asking is the warm-up."""
     wish = node.profile.bench
-    for number, question in enumerate(node.engine.measured(node.served_name, wish.prompts[0], WARM_UP)):
+    for number, question in enumerate(node.engine.measured(node.served_name, _prompts(wish.prompts)[0], WARM_UP)):
         remote.pause(0)
         reply = asking.ask(question, node, remote, timeout=wish.timeout)
         if counters := node.engine.counters(reply):

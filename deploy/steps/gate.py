@@ -4,8 +4,8 @@ import json
 import time
 from typing import Any
 
-from deploy import acceptance
 from deploy.errors import GateFailed, Undecided
+from deploy.measuring import acceptance
 from deploy.plan import Node
 from deploy.remote import Remote
 

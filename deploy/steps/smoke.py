@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from deploy import answer, asking
+from deploy.config.questions import Asked
 from deploy.engines import Question, _chat
 from deploy.errors import DeployError, SmokeFailed
 from deploy.findings import Finding
 from deploy.plan import Node
-from deploy.profile import Asked
 from deploy.remote import Remote
 
 LOST = "\ufffd"  # what a decoder writes in the place of bytes that are no text

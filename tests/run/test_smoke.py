@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from deploy import state
+from deploy.config.questions import Smoke
 from deploy.errors import DeployError
 from deploy.events import Event
 from deploy.inventory import Host
-from deploy.profile import Smoke
 from deploy.recipe import Verb
 from deploy.remote import Remote
 from deploy.state import Place

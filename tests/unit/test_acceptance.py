@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deploy import acceptance
 from deploy.engines import Counters, Totals
+from deploy.measuring import acceptance
 
 LENGTHS = [
     ("all of three", [Counters(40, 10, 30, 30)], 4.0),
