@@ -16,7 +16,7 @@ import click
 from deploy import compare, drafts, evicting, failures, record, render, rollback, secret
 from deploy.engines._log import Signature
 from deploy.errors import ConfigError, Interrupted
-from deploy.events import Event
+from deploy.events import GONE_BACK, Event
 from deploy.options import Options
 from deploy.plan import Node, Plan, Replica
 from deploy.project import home
@@ -197,7 +197,7 @@ def _ask(what: str, remedy: str, options: Options) -> None:
 
 def _summary(courses: list[Course], readers: Readers) -> dict[str, Any]:
     told = [verdict for verdict in readers.facts("verdict") if isinstance(verdict, Mapping)]  # a finding has a word
-    verdicts = [verdict for verdict in told if not str(verdict.get("run")).endswith(rollback.SUFFIX)]
+    verdicts = [verdict for verdict in told if not str(verdict.get("run")).endswith(GONE_BACK)]
     modes = ["verify" if c.recipe is VERIFY else "replace" for c in courses if c.recipe in (VERIFY, REPLACE)]
     waived = {e.facts["check"] for e in readers.told if e.facts.get("waived") and e.facts["verdict"] == "FAIL"}
     gates: Mapping[str, Any] = verdicts[-1] if verdicts else {}

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+GONE_BACK = "-rollback"  # the end of a run's name on its hosts, where a failed one started it to get back to what was
+
 Kind = Literal[
     "run_started",  # facts: id, command, profile, deployment, recipe [[step, scope, line]], hosts, plan
     "host_connected",  # host
@@ -17,6 +19,7 @@ Kind = Literal[
     "step_ended",  # host, step, text (the step's one-line outcome); facts: seconds, and what it measured
     "step_skipped",  # host, step, text (why)
     "evidence",  # host, step, text; facts: files {name: text}; once it is recorded: files [name], folder
+    "filed",  # host (none: of the whole run), text; facts: files {name: text}, run; recorded: files [name], folder, run
     "failed",  # host, step, text (what); facts: evidence, remedy, exit_code, error (class name)
     "noted",  # text: something the user should know; no host
     "crashed",  # text: a traceback; our bug

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from deploy.errors import ConfigError, DeployError
-from deploy.events import Event
+from deploy.events import GONE_BACK, Event
 from deploy.mask import masked
 
 EVENTS = "events.jsonl"
+OWN = (EVENTS, "plan.json", "result.json")  # what the record itself writes, and nobody files
 FILE = re.compile(r"\w[\w.-]{0,63}")
 
 
@@ -73,25 +74,33 @@ class Recorder:
             self.trouble = f"the record in {self.folder} is incomplete: {error}"
 
     def filed(self, event: Event) -> Event:
-        """An `evidence` event with its files written below hosts/HOST/, and in it their names and the folder alone."""
+        """An event whose files are written below hosts/HOST/ (without a host: beside the events), and in it their names
+        and the folder alone.
+
+        `filed` is a run's own account (bench.json, verdict.json, ...): a later one of the same name replaces it, and
+        that of a run which was gone back to lies in `rollback`. `evidence` has a folder for each time.
+        """
         files = event.facts.get("files")
-        if event.kind != "evidence" or not isinstance(files, Mapping):
+        if event.kind not in ("filed", "evidence") or not isinstance(files, Mapping):
             return event
-        kept = {name: str(text) for name, text in files.items() if FILE.fullmatch(str(name))}
-        folder = self._evidence_of(event.host)
+        kept = {name: str(text) for name, text in files.items() if FILE.fullmatch(str(name)) and name not in OWN}
+        folder = self._folder_of(event)
         try:
-            for part in (folder.parent.parent, folder.parent, folder):  # `parents` would make those readable for all
-                part.mkdir(mode=0o700, exist_ok=True)
+            for part in reversed([folder, *folder.parents][: len(folder.relative_to(self.folder).parts)]):
+                part.mkdir(mode=0o700, exist_ok=True)  # `parents` would make those readable for all
             for name, text in kept.items():
-                with _private(folder / name, "w") as file:
-                    file.write(text)
+                _replace(folder / name, text)
         except OSError as error:
-            self.trouble = self.trouble or f"the evidence in {folder} is incomplete: {error}"
+            self.trouble = self.trouble or f"what was to be kept in {folder} is incomplete: {error}"
         return replace(event, facts={**event.facts, "files": sorted(kept), "folder": str(folder)})
 
-    def _evidence_of(self, host: str) -> Path:
-        """A folder that is not there yet: a run that goes back may fail a second time."""
-        above = self.folder / "hosts" / re.sub(r"^\.|[^\w.-]", "_", host or "_")
+    def _folder_of(self, event: Event) -> Path:
+        """Where its files go; of evidence a folder that is not there yet: a run that goes back may fail again."""
+        if event.kind == "filed" and not event.host:
+            return self.folder
+        above = self.folder / "hosts" / re.sub(r"^\.|[^\w.-]", "_", event.host or "_")
+        if event.kind == "filed":
+            return above / "rollback" if str(event.facts.get("run", "")).endswith(GONE_BACK) else above
         names = ("evidence", *(f"evidence-{number}" for number in range(2, 100)))
         return next((above / name for name in names if not (above / name).exists()), above / "evidence")
 
@@ -103,10 +112,15 @@ class Recorder:
             self.trouble = self.trouble or f"the record in {self.folder} is incomplete: {error}"
 
     def _write(self, name: str, document: Any) -> None:
-        temporary = self.folder / f".{name}"
-        with _private(temporary, "w") as file:
-            file.write(_json(document, indent=2) + "\n")
-        temporary.replace(self.folder / name)
+        _replace(self.folder / name, _json(document, indent=2) + "\n")
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write the file, whole or not at all."""
+    temporary = path.with_name(f".{path.name}")
+    with _private(temporary, "w") as file:
+        file.write(text)
+    temporary.replace(path)
 
 
 def _private(path: Path, mode: Literal["a", "w"]) -> TextIO:

@@ -188,6 +188,10 @@ class Remote:
         """Tell how far it is."""
         self.emit("said", text, **facts)
 
+    def file(self, text: str, files: Mapping[str, str]) -> None:
+        """Have files of the run that is walked here kept in its record, each whole, in the place of earlier ones."""
+        self.emit("filed", text, files=files, run=self.place.run)
+
     def pause(self, seconds: float) -> None:
         """Sleep, unless the run is being stopped: then Interrupted."""
         if self.abort.wait(seconds):

@@ -11,8 +11,6 @@ from deploy.plan import Node, Replica
 from deploy.remote import Remote
 from deploy.state import Asked, Deployment, Place, Run
 
-SUFFIX = "-rollback"  # of a run that a failed one started, to get back to what was
-
 
 def source(back: Replica, remotes: Mapping[str, Remote]) -> str:
     """The id of the run that is gone back to, on the head."""

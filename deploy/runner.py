@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from deploy import death, evidence, hooks, rollback, scrub
 from deploy.errors import DeployError, Interrupted, LaunchFailed, Locked, NotReady, SmokeFailed, Unreachable
+from deploy.events import GONE_BACK
 from deploy.plan import Node, Replica
 from deploy.recipe import PROVE, ROLLBACK, VERIFY, Recipe, Step, taken
 from deploy.remote import Remote
@@ -222,7 +223,7 @@ def _roll_back(course: Course) -> None:
     head.step = "failed"
     try:
         back = rollback.replica(
-            course.replica.head.deployment, f"{head.place.run}{rollback.SUFFIX}", course.remotes, "on_failure: rollback"
+            course.replica.head.deployment, f"{head.place.run}{GONE_BACK}", course.remotes, "on_failure: rollback"
         )
     except DeployError as error:
         tell(Failure(head.host.name, "failed", error), head)

@@ -15,7 +15,7 @@ _INDENT = " " * 10
 # Says the names of checks as they begin, several at once: which one comes first tells nothing.
 _QUIET_STEP: Final = "preflight"
 # From which verbosity on a kind is told; what is not named here is told from 0 on.
-_TOLD_FROM: Final = {"failed": -1, "crashed": -1, "run_ended": -1, "host_connected": 1, "step_started": 1}
+_TOLD_FROM: Final = {"failed": -1, "crashed": -1, "run_ended": -1, "host_connected": 1, "step_started": 1, "filed": 2}
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,8 @@ class Lines:
         return _words.seconds(event.at - self.columns.started).rjust(7)
 
 
-_STYLES: Final = {"noted": "yellow", "step_started": "dim", "step_skipped": "dim", "host_connected": "dim"}
+_DIM: Final = ("step_started", "step_skipped", "host_connected", "filed")
+_STYLES: Final = {"noted": "yellow", **dict.fromkeys(_DIM, "dim")}
 
 
 def _text(event: Event) -> str:

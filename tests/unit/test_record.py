@@ -375,3 +375,26 @@ def test_a_disk_that_takes_no_evidence_is_told_and_ends_no_run(tmp_path, recorde
     (tmp_path / "run" / "hosts").write_text("in the way")
     event = recorder.filed(evidence(log="words"))
     assert ("incomplete" in recorder.trouble, event.facts["files"]) == (True, ["log"])
+
+
+def filed(name="bench.json", text="{}", host="gpu1", run="20261129-201530-a1b2c3"):
+    return Event("filed", "measured", host=host, facts={"files": {name: text}, "run": run})
+
+
+def test_what_a_run_files_lies_with_its_host_and_a_later_one_takes_its_place(tmp_path, recorder):
+    folder = tmp_path / "run" / "hosts" / "gpu1"
+    assert recorder.filed(filed(text="1")).facts["folder"] == str(folder)
+    recorder.filed(filed("verdict.json"))
+    recorder.filed(filed(text="2"))
+    recorder.filed(filed(text="3", run="20261129-201530-a1b2c3-rollback"))
+    kept = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    assert kept == {"bench.json": "2", "verdict.json": "{}", "rollback/bench.json": "3"}
+    assert {path.stat().st_mode & 0o777 for path in folder.rglob("*")} == {0o600, 0o700}
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "result.json", "../project.json", ".project.json"])
+def test_what_the_whole_run_files_lies_beside_its_events_and_never_in_their_place(tmp_path, recorder, name):
+    event = recorder.filed(Event("filed", facts={"files": {"project.json": "{}", name: "{}"}}))
+    assert event.facts == {"files": ["project.json"], "folder": str(tmp_path / "run")}
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["events.jsonl", "project.json"]
+    assert (tmp_path / "run" / "events.jsonl").read_text() == ""
