@@ -45,7 +45,7 @@ setup: $(READY)
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..." >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	@echo "setting up $(VENV): about 80 MB of packages" >&2
+	@echo "setting up $(VENV): about 160 MB of packages" >&2
 	$(BIN)/pip install --disable-pip-version-check --quiet --progress-bar off --require-hashes -r requirements/dev.txt
 	$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
 	@touch $@
@@ -73,7 +73,7 @@ overlays-all: engines
 lock: setup
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-		--extra local pyproject.toml requirements/dev.in -o requirements/dev.txt
+		--extra local --extra report pyproject.toml requirements/dev.in -o requirements/dev.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--extra local pyproject.toml -o requirements/run.txt
 

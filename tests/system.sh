@@ -1,10 +1,10 @@
 #!/bin/sh
 # Install what the tests need of the system: where root, by apt; where not, say what is missing.
 set -eu
-packages="openssh-server openssh-client rsync iproute2 nftables util-linux e2fsprogs xfsprogs"
+packages="openssh-server openssh-client rsync iproute2 nftables util-linux e2fsprogs xfsprogs chromium"
 missing=""
 for pair in sshd:openssh-server ssh:openssh-client rsync:rsync ip:iproute2 nft:nftables unshare:util-linux \
-    mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs; do
+    mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs chromium:chromium; do
     PATH="$PATH:/usr/sbin:/sbin" command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair##*:}"
 done
 [ -n "$missing" ] || exit 0
