@@ -203,7 +203,7 @@ def make(profiles: Mapping[Host, Profile], draft: Draft | None, installed: Insta
         )
     groups = [hosts[i : i + first.nodes] for i in range(0, len(hosts), first.nodes)]
     replicas = tuple(
-        Replica(tuple(_node(group, rank, profiles[host], draft, installed) for rank, host in enumerate(group)))
+        Replica(tuple(node(group, rank, profiles[host], draft, installed) for rank, host in enumerate(group)))
         for group in groups
     )
     return Plan(first.name, replicas)
@@ -219,7 +219,8 @@ def _secret_flags(profile: Profile, engine: engines.Engine) -> dict[str, str]:
     return {flag: name for name, flag in profile.secrets.items() if flag not in {"env", *engine.SECRETS}}
 
 
-def _node(group: list[Host], rank: int, profile: Profile, draft: Draft | None, installed: Installed | None) -> Node:
+def node(group: list[Host], rank: int, profile: Profile, draft: Draft | None, installed: Installed | None) -> Node:
+    """What runs on one host of a replica's `group`."""
     engine = engines.load(profile.engine.name)
     command = engine.command(
         engines.Request(

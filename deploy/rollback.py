@@ -23,7 +23,7 @@ def replica(deployment: str, run: str, remotes: Mapping[str, Remote], command: s
     machines = {name: state.read(remote) for name, remote in remotes.items()}
     sources = _sources([machines[name].deployments.get(deployment) for name in remotes])
     nodes = [
-        _prepare(Place(machines[name], deployment, run, source=source), remote, command)
+        prepared(Place(machines[name], deployment, run, source=source), remote, command)
         for (name, remote), source in zip(remotes.items(), sources, strict=True)
     ]
     if len(ids := {source.id for source in sources if source}) > 1:
@@ -47,7 +47,8 @@ def _sources(known: list[Deployment | None]) -> list[Run | None]:
     return [found.previous if found else None for found in known]
 
 
-def _prepare(place: Place, remote: Remote, command: str) -> Node:
+def prepared(place: Place, remote: Remote, command: str) -> Node:
+    """The node of the place's source on this host, which is made ready for going back to it."""
     source = place.source
     node = source.node if source else None
     if source is None or node is None or source.manifest is None:

@@ -7,7 +7,6 @@ from typing import Any
 from deploy.measuring import acceptance
 from deploy.measuring.measurement import (
     Acceptance,
-    Against,
     Figure,
     Measurement,
     On,
@@ -120,24 +119,13 @@ def made(length: float | None, tok_s: float, run: str, **more: Any) -> Measureme
     return Measurement(**{**fields, **more})
 
 
-def against(other: Measurement) -> Against:
-    return Against(
-        run=other.on.run,
-        at=other.at,
-        draft=other.on.draft,
-        tok_s={str(one.concurrency): one.tok_s for one in other.rungs},
-        accept_length=other.figures().get("accept_length"),
-        figures=other.figures(),
-    )
-
-
 def baseline() -> Measurement:
     return made(None, 27.0, "20261201-080000-ba5e11")
 
 
 def healthy() -> Measurement:
-    base = against(baseline())
-    last = against(made(3.05, 63.0, "20261130-170000-900d00"))
+    base = baseline().against()
+    last = made(3.05, 63.0, "20261130-170000-900d00").against()
     return made(
         3.1,
         64.8,
@@ -150,7 +138,7 @@ def healthy() -> Measurement:
 
 
 def partial() -> Measurement:
-    return made(1.62, 36.0, "20261201-100000-0000a2", baseline=against(baseline()), speedup={"1": figure(1.33)})
+    return made(1.62, 36.0, "20261201-100000-0000a2", baseline=baseline().against(), speedup={"1": figure(1.33)})
 
 
 def dead() -> Measurement:
@@ -159,7 +147,7 @@ def dead() -> Measurement:
         1.0,
         25.3,
         "20261201-110000-0000a3",
-        baseline=against(baseline()),
+        baseline=baseline().against(),
         speedup={"1": figure(0.94), "8": figure(0.9)},
         quality=Quality(compared=8, differ=1, unstable=0, first=first),
         witnesses=(Witness(source="log", accept_length=1.0, agrees=True),),

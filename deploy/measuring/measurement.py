@@ -94,7 +94,7 @@ class Quality(Part):
 
     compared: int
     differ: int
-    unstable: int = 0  # of these, prompts which the server without a draft answers in more than one way
+    unstable: int = 0  # prompts that the server without a draft answers in several ways: none of those that differ
     first: dict[str, str] | None = None  # prompt, with, without, at (the character)
 
 
@@ -157,6 +157,17 @@ class Measurement(Part):
     last_good: Against | None = None
     answers: dict[str, list[str]] = Field(default_factory=dict)  # {prompt: its different texts, single stream}
     notes: tuple[str, ...] = ()
+
+    def against(self) -> Against:
+        """What another one is held against, of this one."""
+        return Against(
+            run=self.on.run,
+            at=self.at,
+            draft=self.on.draft,
+            tok_s={str(rung.concurrency): rung.tok_s for rung in self.rungs},
+            accept_length=self.figures().get("accept_length"),
+            figures=self.figures(),
+        )
 
     def figures(self) -> dict[str, Figure]:
         """What a gate may name, {"tok_s": ..., "tok_s@8": ...}; without @ it is the lowest concurrency measured.
