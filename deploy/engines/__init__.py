@@ -61,6 +61,28 @@ class Question:
 
 
 @dataclass(frozen=True)
+class Conversation:
+    """What a measured question is to be; `version` is the server's own word (None: it says none)."""
+
+    model: str
+    messages: tuple[tuple[str, str], ...]  # (role, content)
+    max_tokens: int
+    fixed_length: bool = False
+    temperature: float = 0.0
+    seed: int = 0
+    version: str | None = None
+
+
+@dataclass(frozen=True)
+class Streamed(Question):
+    """A question whose answer is a stream; `tokens` is the path of the count of tokens so far in each of its chunks
+    ((): it tells none).
+    """
+
+    tokens: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Counters:
     """What one answer cost: tokens generated, verify steps, drafted tokens offered and accepted (None: not told).
 
@@ -84,10 +106,13 @@ class Totals(Counters):
 
 @dataclass(frozen=True)
 class Loaded:
-    """The checkpoints that a server says it has loaded, as it was told their paths (None: it does not say)."""
+    """The checkpoints that a server says it has loaded, as it was told their paths, and its version (None: it does not
+    say).
+    """
 
     model: str | None = None
     draft: str | None = None
+    version: str | None = None
 
 
 class Engine(Protocol):
@@ -168,6 +193,9 @@ class Engine(Protocol):
 
     def measured(self, model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
         """Requests whose answers carry counters, the best first; an older server may know only a later one."""
+
+    def streamed(self, asked: Conversation) -> Streamed:
+        """The same as a stream that tells of its tokens and counters as much as that version can."""
 
     def counters(self, answer: Mapping[str, Any]) -> Counters | None:
         """The counters of an answer to `measured`, or of a streamed one; None where it has none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from deploy.engines import Question
+from deploy.engines import Conversation, Question, Streamed
 from deploy.engines._counts import part
 
 
@@ -20,6 +20,21 @@ def question(model: str, prompt: str, max_tokens: int) -> Question:
             "temperature": 0,
         },
     )
+
+
+def streamed(asked: Conversation, tokens: tuple[str, ...] = (), **more: Any) -> Streamed:
+    """The same with whole messages, as a stream; `more` is what an engine adds."""
+    body: dict[str, Any] = {
+        "model": asked.model,
+        "messages": [{"role": role, "content": content} for role, content in asked.messages],
+        "max_tokens": asked.max_tokens,
+        "temperature": asked.temperature,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if asked.temperature:
+        body["seed"] = asked.seed
+    return Streamed("/v1/chat/completions", {**body, **more}, tokens)
 
 
 def delta(chunk: Mapping[str, Any]) -> tuple[str, str]:

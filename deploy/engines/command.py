@@ -10,10 +10,12 @@ from typing import Any
 from deploy.engines import (
     Called,
     Command,
+    Conversation,
     Counters,
     Loaded,
     Question,
     Request,
+    Streamed,
     Totals,
     _called,
     _chat,
@@ -163,6 +165,15 @@ def loaded(answer: Mapping[str, Any]) -> Loaded:  # noqa: ARG001
 def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
     """The same; the standard API tells nothing of drafts."""
     return (_chat.question(model, prompt, max_tokens),)
+
+
+def streamed(asked: Conversation) -> Streamed:
+    """The standard has no word for an answer that goes on past its end."""
+    if asked.fixed_length:
+        raise ConfigError(
+            "engine `command` cannot ask for answers of a fixed length", remedy="bench.fixed_length: false"
+        )
+    return _chat.streamed(asked)
 
 
 def counters(answer: Mapping[str, Any]) -> Counters | None:

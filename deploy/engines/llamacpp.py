@@ -8,7 +8,19 @@ from types import MappingProxyType
 from typing import Any
 
 from deploy import host
-from deploy.engines import Called, Command, Counters, Loaded, Question, Request, Totals, _chat, _ports
+from deploy.engines import (
+    Called,
+    Command,
+    Conversation,
+    Counters,
+    Loaded,
+    Question,
+    Request,
+    Streamed,
+    Totals,
+    _chat,
+    _ports,
+)
 from deploy.engines._counts import count, part, word
 from deploy.engines._flags import spelled, words
 from deploy.engines._gauges import Gauges
@@ -174,6 +186,14 @@ def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
     """A chat request; every answer carries `timings`. No prompt cache, so that each run does the same work."""
     question = _chat.question(model, prompt, max_tokens)
     return (Question(question.path, {**question.body, "cache_prompt": False}),)
+
+
+def streamed(asked: Conversation) -> Streamed:
+    """With `timings` in every chunk, whose `predicted_n` counts tokens; no prompt cache either."""
+    more: dict[str, Any] = {"cache_prompt": False, "timings_per_token": True}
+    if asked.fixed_length:
+        more["ignore_eos"] = True
+    return _chat.streamed(asked, ("timings", "predicted_n"), **more)
 
 
 def counters(answer: Mapping[str, Any]) -> Counters | None:

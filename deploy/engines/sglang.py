@@ -9,7 +9,19 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from deploy.engines import Called, Command, Counters, Loaded, Question, Request, Totals, _called, _chat
+from deploy.engines import (
+    Called,
+    Command,
+    Conversation,
+    Counters,
+    Loaded,
+    Question,
+    Request,
+    Streamed,
+    Totals,
+    _called,
+    _chat,
+)
 from deploy.engines._counts import count, part, word
 from deploy.engines._flags import spelled, words
 from deploy.engines._gauges import Gauges
@@ -166,7 +178,9 @@ def loaded(answer: Mapping[str, Any]) -> Loaded:
     """From its resolved arguments (`build_server_info`, srt/utils/common.py). Without a draft of its own, an algorithm
     that drafts by the target names the target here.
     """
-    return Loaded(word(answer.get("model_path")), word(answer.get("speculative_draft_model_path")))
+    return Loaded(
+        word(answer.get("model_path")), word(answer.get("speculative_draft_model_path")), word(answer.get("version"))
+    )
 
 
 def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
@@ -177,6 +191,14 @@ def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
         Question(asked.path, {**asked.body, "return_meta_info": True}),
         Question("/generate", {"text": prompt, "sampling_params": parameters}),
     )
+
+
+def streamed(asked: Conversation) -> Streamed:
+    """A chat with its usage in every chunk and `sglext` at its end."""
+    more: dict[str, Any] = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}, **STREAM}
+    if asked.fixed_length:
+        more["ignore_eos"] = True
+    return _chat.streamed(asked, ("usage", "completion_tokens"), **more)
 
 
 def counters(answer: Mapping[str, Any]) -> Counters | None:

@@ -8,7 +8,19 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from deploy.engines import Called, Command, Counters, Loaded, Question, Request, Totals, _called, _chat
+from deploy.engines import (
+    Called,
+    Command,
+    Conversation,
+    Counters,
+    Loaded,
+    Question,
+    Request,
+    Streamed,
+    Totals,
+    _called,
+    _chat,
+)
 from deploy.engines._counts import count, part, word
 from deploy.engines._flags import spelled, words
 from deploy.engines._gauges import Gauges
@@ -189,6 +201,14 @@ def loaded(answer: Mapping[str, Any]) -> Loaded:
 def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
     """The same: whether the answer carries counters is said at the start, by --per-request-spec-decode-metrics."""
     return (_chat.question(model, prompt, max_tokens),)
+
+
+def streamed(asked: Conversation) -> Streamed:
+    """With its usage in every chunk (entrypoints/openai/engine/protocol.py: StreamOptions)."""
+    more: dict[str, Any] = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+    if asked.fixed_length:
+        more["ignore_eos"] = True
+    return _chat.streamed(asked, ("usage", "completion_tokens"), **more)
 
 
 def counters(answer: Mapping[str, Any]) -> Counters | None:
