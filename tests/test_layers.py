@@ -35,7 +35,7 @@ LAYERS = [
     "steps",
     "mask",
     "recipe runner record render tables",
-    "readers session wish scaffold",
+    "readers session wish scaffold runs",
     "evicting",
     "deploying planning checking explaining drift",
     "running telling completing shells holding starting",
@@ -67,7 +67,7 @@ BORDERS = {
 # What a module of a group may import of deploy, where its layer would allow more.
 ONLY = {
     "render": "render events errors legible registry",
-    "record": "events errors host mask",
+    "record": "record events errors host mask",
     "facts": "facts host errors scrub",
     "engines": "engines registry errors profile words host",
     "host": "host",
