@@ -31,7 +31,7 @@ LAYERS = [
     "looking theirs loads baseline",
     "standing",
     "hooks drafts checks rollback death",
-    "probes",
+    "probes diagnosis",
     "steps",
     "mask",
     "recipe runner record render tables",

@@ -42,14 +42,25 @@ def judged(node: Node, remote: Remote, path: str, where: Remote | None) -> list[
     if node.profile.engine.name == "llamacpp" and draft.format != "gguf":
         what = "llama.cpp takes a draft as one .gguf file, and there is none"
         return [Finding("ckpt", "FAIL", what, f"{path}: {draft.format}", "name the .gguf of it", "will not start")]
+    given, by = _cases(node, remote, draft)
+    found = rules.agreed([(case, rules.found(case)) for case in given])
+    found += rules.compared(given[0]) if len(given) == 1 else []
+    return [replace(f, evidence=by) if f.verdict == "PASS" and by else f for f in found]
+
+
+def cases(node: Node, remote: Remote, path: str, where: Remote | None) -> tuple[list[rules.Case], str]:
+    """What the rules judge: the draft at `path`, here or on a host, for each version that may serve it; and who said
+    where its tensors land. ConfigError where there is no draft.
+    """
+    return _cases(node, remote, drafts.facts(path, where, values=True))
+
+
+def _cases(node: Node, remote: Remote, draft: Facts) -> tuple[list[rules.Case], str]:
     config = remote.place.model.get("config")
     target = Target(config) if isinstance(config, dict) else None
     traced, reason = _asked(node, remote, draft)
-    cases = rules.cases(draft, target, serving(node, remote), traced)
-    found = rules.agreed([(case, rules.found(case)) for case in cases])
-    found += rules.compared(cases[0]) if len(cases) == 1 else []
     by = "the engine's own loader was asked" if traced else f"by our table: {reason}" if reason else ""
-    return [replace(f, evidence=by) if f.verdict == "PASS" and by else f for f in found]
+    return rules.cases(draft, target, serving(node, remote), traced), by
 
 
 def serving(node: Node, remote: Remote) -> Serving:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from deploy.engines import Counters, Totals
 
 DEAD = 1.08  # below this, chance explains what was accepted (a head of zeros: 1.06): not wired, rather than weak
+WEAK = 1.15  # below this, where the interval reaches 1.00 as well
 DEFINITION = "accept length = 1 + accepted drafts / verify steps; 1.00 means that nothing was accepted"
 
 

@@ -27,7 +27,7 @@ def judged(folder: Path, target: Target | None = None) -> list[Finding]:
     """What is found in the files and the values; the other rules want a whole draft."""
     (case,) = rules.cases(facts.read(folder, values=True, deep=True), target, SERVING)
     names = ("files", "values")
-    return [finding for name in names for finding in rules._topic(name, case)]
+    return [finding for name in names for finding in rules.topic(name, case)]
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_zeros_are_judged_by_the_names_of_a_gguf_too(name, verdict):
     zeros = facts.read(EXAMPLES / "draft.gguf", values=True)
     one = replace(zeros.values[name], zeros=zeros.values[name].seen)
     (case,) = rules.cases(replace(zeros, values={**zeros.values, name: one}), None, Serving("llamacpp"))
-    assert [finding.verdict for finding in rules._topic("values", case)] == [verdict]
+    assert [finding.verdict for finding in rules.topic("values", case)] == [verdict]
 
 
 def test_a_normal_distribution_of_another_width_is_not_taken_for_new(draft):
@@ -122,7 +122,7 @@ def test_a_normal_distribution_of_another_width_is_not_taken_for_new(draft):
 def test_nothing_is_said_of_values_that_were_not_asked_for(draft):
     filled("norm.weight", lambda n: ONE_NAN * (n // 2))(draft)
     (case,) = rules.cases(facts.read(draft), None, SERVING)
-    assert list(rules._topic("values", case)) == []
+    assert list(rules.topic("values", case)) == []
 
 
 def test_embeddings_that_are_the_targets_are_told(tmp_path):
@@ -151,11 +151,11 @@ DTYPES = [
 def test_a_dtype_that_a_server_turns_into_another_is_told(tmp_path, tensors, verdict, words, outcome):
     (tmp_path / "config.json").write_text("{}")
     weights(tmp_path / "model.safetensors", tensors)
-    found = list(rules._topic("files", rules.cases(facts.read(tmp_path), None, SERVING)[0]))
+    found = list(rules.topic("files", rules.cases(facts.read(tmp_path), None, SERVING)[0]))
     assert [(one.verdict, one.outcome) for one in found] == [(verdict, outcome)]
     assert words in found[0].what
     (tmp_path / "config.json").write_text('{"quantization_config": {"quant_method": "fp8"}}')
-    assert list(rules._topic("files", rules.cases(facts.read(tmp_path), None, SERVING)[0])) == []
+    assert list(rules.topic("files", rules.cases(facts.read(tmp_path), None, SERVING)[0])) == []
 
 
 FILES = [
@@ -170,7 +170,7 @@ FILES = [
 @pytest.mark.parametrize(("problem", "verdict", "evidence", "remedy"), FILES)
 def test_what_is_wrong_with_the_files_becomes_a_finding(problem, verdict, evidence, remedy):
     (case,) = rules.cases(Facts("draft", problems=(problem,)), None, SERVING)
-    (found,) = rules._topic("files", case)
+    (found,) = rules.topic("files", case)
     assert (found.verdict, found.evidence) == (verdict, evidence)
     assert found.outcome == (problem.outcome if verdict == "FAIL" else "")
     assert remedy in found.remedy

@@ -25,6 +25,7 @@ from deploy.checkpoint.trace import trace as traced  # `trace` is a rule of this
 from deploy.findings import Finding, Outcome
 
 CHECK = "ckpt"
+BASIC = ("files", "values")  # rules of every format
 
 
 @dataclass(frozen=True)
@@ -155,12 +156,11 @@ def found(case: Case) -> list[Finding]:
     """What all rules find; of broken files nothing but that is told."""
     if not versions.was_read(case.serving.engine, case.serving.version):
         return _unread(case)
-    told = [*_topic("files", case)]
+    told = [*topic("files", case)]
     if not any(problem.outcome in ("corrupt", "will not start") for problem in case.draft.problems):
-        told += _topic("values", case)
+        told += topic("values", case)
         if case.draft.format == "safetensors" and case.serving.engine in versions.RANGES:
-            topics = [name for name in registry.names(__name__) if name not in {"files", "values"}]
-            told += [finding for name in topics for finding in _topic(name, case)]
+            told += [one for name in registry.names(__name__) if name not in BASIC for one in topic(name, case)]
         else:
             told += _unruled(case)
     if not any(finding.verdict != "PASS" for finding in told):
@@ -185,7 +185,7 @@ def _unread(case: Case) -> list[Finding]:
     """What the newest version that was read makes of it. Of the files, and of values, it is certain all the same."""
     newest = versions.NEWEST[case.serving.engine]
     likely = replace(case, version=Version(newest), serving=replace(case.serving, version=newest))
-    sure = {*_topic("files", case), *_topic("values", case)}
+    sure = {*topic("files", case), *topic("values", case)}
     unsure = f"cannot tell for {case.server}, whose source was not read; in its place: "
     return [
         f if f in sure and f.verdict == "FAIL" else replace(f, verdict="UNKNOWN", what=f"{unsure}{f.what}", outcome="")
@@ -197,7 +197,7 @@ def compared(case: Case) -> list[Finding]:
     """What our table says otherwise than the engine that was asked."""
     if case.exact is None or case.table is None or case.loader is None:
         return []
-    alone = _topic("config", replace(case, exact=None))
+    alone = topic("config", replace(case, exact=None))
     if any(finding.outcome == "will not start" or finding.verdict == "UNKNOWN" for finding in alone):
         return []  # no loader was reached, or perhaps none
     lines = differences(case.table, case.exact)
@@ -205,7 +205,8 @@ def compared(case: Case) -> list[Finding]:
     return [warn(what, "\n".join(lines), f"please report it, with this: {case.loader.source}")] if lines else []
 
 
-def _topic(name: str, case: Case) -> Iterator[Finding]:
+def topic(name: str, case: Case) -> Iterator[Finding]:
+    """What one rule finds."""
     if name in registry.names(__name__):
         yield from cast("Rule", registry.load(__name__, name, "rule")).findings(case)
 
