@@ -5,26 +5,19 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
-from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import asdict, replace
-from typing import Any
 
 import click
 
-from deploy import compare, drafts, evicting, failures, record, render, rollback, secret
+from deploy import compare, drafts, evicting, failures, record, rollback, secret, walking
 from deploy.engines._log import Signature
 from deploy.errors import ConfigError, Interrupted
-from deploy.events import GONE_BACK, Event
 from deploy.options import Options
 from deploy.plan import Node, Plan, Replica
 from deploy.project import home
-from deploy.readers import Readers
-from deploy.recipe import REPLACE, ROLLBACK, VERIFY, Recipe, taken
-from deploy.record import Recorder
+from deploy.recipe import REPLACE, ROLLBACK, VERIFY, Recipe
 from deploy.remote import Remote
-from deploy.runner import Course, Failure
+from deploy.runner import Course
 from deploy.session import Session
 from deploy.state import Asked, Place, Run
 from deploy.wish import Wish
@@ -32,6 +25,11 @@ from deploy.wish import Wish
 
 def bring_up(wish: Wish, options: Options, session: Session, *, fresh: bool) -> int:
     """Make what is wished run, on hosts in hand and locked; `fresh` replaces even what already serves it."""
+    return walking.told(brought_up(wish, options, session, fresh=fresh), options)
+
+
+def brought_up(wish: Wish, options: Options, session: Session, *, fresh: bool, trial: bool = False) -> walking.Walked:
+    """The same, for who tells it; of a `trial` it is he who decides what becomes of a failure."""
     teach(session, wish.known)
     with drafts.found(wish.profile, wish.inventory, session.remotes) as draft:
         session.hidden += [os.environ[name] for name in wish.profile.secrets if name in os.environ]
@@ -39,7 +37,8 @@ def bring_up(wish: Wish, options: Options, session: Session, *, fresh: bool) -> 
         _say_what_is_undone(wish, plan, options, session)
         run = record.new_id()
         courses = [_course(replica, run, wish, session, fresh=fresh) for replica in plan.replicas]
-        return walk(evicting.asked(courses, session), plan, options, session, run)
+        courses = [replace(one, trial=trial) for one in evicting.asked(courses, session)]
+        return walking.walked(courses, plan, options, session, run)
 
 
 def go_back(found: Plan, options: Options, session: Session, run: str) -> int:
@@ -52,72 +51,13 @@ def go_back(found: Plan, options: Options, session: Session, run: str) -> int:
         session.emit("decided", f"back to run {rollback.source(back, remotes)}", mode="replace", hosts=list(remotes))
         courses.append(course(back, ROLLBACK, session))
     courses = evicting.asked(courses, session)
-    return walk(courses, Plan(found.deployment, tuple(c.replica for c in courses)), options, session, run)
+    return walking.walk(courses, Plan(found.deployment, tuple(c.replica for c in courses)), options, session, run)
 
 
 def teach(session: Session, known: tuple[Signature, ...]) -> None:
     """Let a death on these hosts be explained by the user's rows as well."""
     for remote in session.remotes.values():
         remote.known = known
-
-
-def walk(courses: list[Course], plan: Plan, options: Options, session: Session, run: str) -> int:
-    """Walk the courses with a view and a record; the exit code."""
-    started = time.monotonic()
-    with closing(_readers(plan, options, run, session)) as readers:
-        readers.on(_opening(courses, plan, session, run))
-        failures = session.walk(courses, readers)
-        summary = _summary(courses, readers)
-        code = readers.finish(failures, round(time.monotonic() - started, 3), summary)
-        session.outcome = (code, readers.told[-1].text)
-    if options.json:
-        document = {"run": run, "exit_code": code, **summary, "failures": _told(failures)}
-        click.echo(json.dumps(readers.masked(document), indent=1))
-    return code
-
-
-def _readers(plan: Plan, options: Options, run: str, session: Session) -> Readers:
-    view = render.choose(
-        output=options.output,
-        verbosity=options.verbosity,
-        environ=os.environ,
-        stdout=sys.stdout,
-        stderr=sys.stderr,
-    )
-    for node in plan.nodes:
-        learn(node, session)
-    return Readers(view, Recorder(record.runs_folder(_recorded_in(options), os.environ) / run), session.hidden)
-
-
-def learn(node: Node, session: Session) -> None:
-    """Which secrets may come back from a host, to be hidden: ours, and those of the runs that it has."""
-    remote, found = session.remotes[node.host.name], session.machines[node.host.name].deployments.get(node.deployment)
-    session.hidden += [os.environ[name] for name in node.profile.secrets if name in os.environ]
-    for values in secret.of_runs([found.current, found.previous, found.source] if found else [], remote):
-        session.hidden += values.values()
-
-
-def _opening(courses: list[Course], plan: Plan, session: Session, run: str) -> Event:
-    longest = max((taken(course.recipe, plan.replicas) for course in courses), key=len)
-    return Event(
-        "run_started",
-        facts={
-            "id": run,
-            "command": session.command,
-            "profile": plan.deployment,
-            "deployment": plan.deployment,
-            "recipe": [[step.name, step.scope, step.line] for step in longest],
-            "hosts": [node.host.name for node in plan.nodes],
-            "plan": plan.to_json(),
-        },
-    )
-
-
-def _recorded_in(options: Options) -> Any:
-    from deploy import project
-
-    found = project.find(chosen=options.project)
-    return found.root if found else None
 
 
 def _course(replica: Replica, run: str, wish: Wish, session: Session, *, fresh: bool) -> Course:
@@ -193,27 +133,3 @@ def _ask(what: str, remedy: str, options: Options) -> None:
     click.echo(what, err=True)
     if not click.confirm("Go on?", err=True):
         raise Interrupted("stopped; nothing was touched", remedy=remedy)
-
-
-def _summary(courses: list[Course], readers: Readers) -> dict[str, Any]:
-    told = [verdict for verdict in readers.facts("verdict") if isinstance(verdict, Mapping)]  # a finding has a word
-    verdicts = [verdict for verdict in told if not str(verdict.get("run")).endswith(GONE_BACK)]
-    modes = ["verify" if c.recipe is VERIFY else "replace" for c in courses if c.recipe in (VERIFY, REPLACE)]
-    waived = {e.facts["check"] for e in readers.told if e.facts.get("waived") and e.facts["verdict"] == "FAIL"}
-    gates: Mapping[str, Any] = verdicts[-1] if verdicts else {}
-    found = {"mode": modes[0] if modes else None, "waived": sorted(waived), **gates}
-    return {"verdict": {name: value for name, value in found.items() if value not in (None, [])}}
-
-
-def _told(failures: list[Failure]) -> list[dict[str, Any]]:
-    return [
-        {
-            "host": failure.host,
-            "step": failure.step,
-            "error": type(failure.error).__name__,
-            "what": failure.error.what,
-            "evidence": failure.error.evidence,
-            "remedy": failure.error.remedy,
-        }
-        for failure in failures
-    ]

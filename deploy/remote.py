@@ -42,15 +42,19 @@ class Remote:
         self.host = where
         self.interpreter = host.python(where.transport)
         self.transport = reached
-        self.abort = abort
-        self.head_ready = threading.Event()
-        self.signs: dict[str, float] = {}
-        self.cases: dict[str, Case] = {}
+        self.renew(abort)
         self.step = ""
         self.lease: Lease | None = None
         self.known: tuple[Signature, ...] = ()  # the user's failures.yaml, for explaining a death here
         self._place: Place | None = None
         self._emit = emit
+
+    def renew(self, abort: threading.Event) -> None:
+        """Be as just reached: for another walk."""
+        self.abort = abort
+        self.head_ready = threading.Event()
+        self.signs: dict[str, float] = {}
+        self.cases: dict[str, Case] = {}
 
     @property
     def place(self) -> Place:

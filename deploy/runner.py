@@ -34,7 +34,10 @@ class Failure:
 
 @dataclass
 class Course:
-    """One replica on its way: its recipe, the hosts it is on, and the switch that stops all of them."""
+    """One replica on its way: its recipe, the hosts it is on, and the switch that stops all of them.
+
+    A `trial` is one of several walks: what becomes of a failure is decided after the last one.
+    """
 
     replica: Replica
     recipe: Recipe
@@ -42,6 +45,7 @@ class Course:
     abort: threading.Event
     interrupted: threading.Event
     done: list[str] = field(default_factory=list)
+    trial: bool = False
 
     def remote(self, node: Node) -> Remote:
         return self.remotes[node.host.name]
@@ -194,18 +198,15 @@ def _afterwards(course: Course, failures: list[Failure]) -> None:
     for node in course.replica.nodes:
         if node.host.name not in lapsed:  # there, nothing may be done any more
             _after_failure(course, node)
-    if (
-        course.replica.head.profile.on_failure == "rollback"
-        and course.recipe is not ROLLBACK
-        and "launch" in course.done
-    ):
+    undone = course.replica.head.profile.on_failure == "rollback" and course.recipe is not ROLLBACK
+    if undone and not course.trial and "launch" in course.done:
         _roll_back(course)
 
 
 def _way_back(course: Course, error: DeployError) -> None:
     """Where an earlier server was stopped for what failed, the error's remedy says how it comes back."""
     head = course.replica.head
-    undone = course.recipe is not ROLLBACK and "stop" in course.done
+    undone = course.recipe is not ROLLBACK and not course.trial and "stop" in course.done
     if not undone or head.profile.on_failure == "rollback" or isinstance(error, Interrupted | Locked):
         return
     place = course.remote(head).place
@@ -252,7 +253,7 @@ def _after_failure(course: Course, node: Node) -> None:
     try:
         if node.profile.hooks.failed:
             remote.say(hooks.run("failed", node, remote))
-        if node.profile.on_failure == "stop" and "launch" in course.done:
+        if node.profile.on_failure == "stop" and not course.trial and "launch" in course.done:
             remote.say(f"on_failure is stop: {stop(node, remote)}")
     except DeployError as error:
         tell(Failure(node.host.name, "failed", error), remote)

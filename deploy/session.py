@@ -78,6 +78,17 @@ class Session:
         if failed:
             raise together(failed)
 
+    def renew(self) -> None:
+        """Be ready for another walk over these hosts: read again what they have, with nothing interrupted."""
+        self.interrupted = threading.Event()
+        failed = self.each(self._renew)
+        if failed:
+            raise together(failed)
+
+    def _renew(self, remote: Remote) -> None:
+        remote.renew(threading.Event())
+        self.machines[remote.host.name] = state.read(remote)
+
     def each(self, act: Callable[[Remote], None]) -> dict[str, DeployError]:
         """Act on all hosts in hand, side by side; the errors of those that failed."""
         hosts = [remote.host for remote in self.remotes.values()]

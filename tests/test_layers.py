@@ -37,6 +37,7 @@ LAYERS = [
     "recipe runner record render tables",
     "readers session wish scaffold runs",
     "evicting",
+    "walking",
     "deploying planning checking explaining drift",
     "running telling completing shells holding starting",
     "auditing trusting surveying watching ckpt",
@@ -61,7 +62,7 @@ BORDERS = {
     "yaml": ["config.documents", "commands.profile", "scaffold.yaml"],
     "tenacity": ["transport", "steps"],
     "click": "cli ckpt commands shells completing".split()
-    + "deploying evicting checking explaining running tables auditing surveying watching".split(),
+    + "deploying evicting walking checking explaining running tables auditing surveying watching".split(),
 }
 
 # What a module of a group may import of deploy, where its layer would allow more.

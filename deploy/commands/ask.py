@@ -42,7 +42,7 @@ def ask(options: Options, system: str, max_tokens: int, temperature: float, time
     """
     import json
 
-    from deploy import answer, deploying, running
+    from deploy import answer, running, walking
     from deploy.session import Session
 
     prompt, words = _split(options.words)
@@ -54,7 +54,7 @@ def ask(options: Options, system: str, max_tokens: int, temperature: float, time
         run = found.runs[head.host.name]
         if not run.alive and not run.left:
             raise NotReady(f"{head.host.name}: run {run.id} does not run: {run.ending}", remedy="deploy status")
-        deploying.learn(head, session)
+        walking.learn(head, session)
         asked = answer.question(head, prompt, system=system, max_tokens=max_tokens, temperature=temperature)
         told = answer.Answer(session.hidden)
         _answer(told, asked, head, running.placed(head, session), timeout, quiet=options.json)

@@ -23,7 +23,7 @@ def down(options: Options) -> int:
       deploy down
       deploy down profile=kimi-eagle3 --hosts gpu2 -y
     """
-    from deploy import deploying, record, running
+    from deploy import record, running, walking
     from deploy.recipe import DOWN, STOP
     from deploy.session import Session
 
@@ -41,4 +41,4 @@ def down(options: Options) -> int:
         found = running.locked(found, session)
         plan = found.plan_to_stop()
         recipe = DOWN if found.told else STOP
-        return deploying.walk(running.courses(plan, recipe, session), plan, options, session, record.new_id())
+        return walking.walk(running.courses(plan, recipe, session), plan, options, session, record.new_id())

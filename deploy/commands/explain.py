@@ -80,7 +80,7 @@ def _piped() -> bool:
 
 
 def _on_hosts(options: Options, engine: str | None, known: tuple[Signature, ...]) -> list[Account]:
-    from deploy import deploying, explaining, running
+    from deploy import explaining, running, walking
     from deploy.session import Session
 
     with Session("explain") as session:
@@ -89,5 +89,5 @@ def _on_hosts(options: Options, engine: str | None, known: tuple[Signature, ...]
         found = running.the_one(options, session)
         for run in found.runs.values():
             if run.node:
-                deploying.learn(run.node, session)
+                walking.learn(run.node, session)
         return explaining.on_hosts(session, found.runs, engine, known)

@@ -20,7 +20,7 @@ def smoke(options: Options) -> int:
       deploy smoke
       deploy smoke smoke.ask="What is the capital of Italy?" smoke.expect=Rome
     """
-    from deploy import deploying, failures, record, running
+    from deploy import deploying, failures, record, running, walking
     from deploy.project import home
     from deploy.recipe import SMOKE
     from deploy.session import Session
@@ -29,5 +29,5 @@ def smoke(options: Options) -> int:
         silent = running.ask(options, session)
         deploying.teach(session, failures.load(home(options)))  # it may have died
         plan = running.narrowed(options, running.the_one(options, session))
-        code = deploying.walk(running.courses(plan, SMOKE, session), plan, options, session, record.new_id())
+        code = walking.walk(running.courses(plan, SMOKE, session), plan, options, session, record.new_id())
         return code or (3 if silent else 0)  # it may be on a host that did not answer as well
