@@ -100,6 +100,7 @@ def course(replica: Replica, recipe: Recipe, session: Session) -> Course:
     for remote in remotes.values():
         remote.abort, remote.head_ready = head.abort, head.head_ready
         remote.signs, remote.cases = head.signs, head.cases
+        remote.mates = tuple(remotes)
     return Course(replica, recipe, remotes, head.abort, session.interrupted)
 
 

@@ -55,6 +55,7 @@ class Remote:
         self.head_ready = threading.Event()
         self.signs: dict[str, float] = {}
         self.cases: dict[str, Case] = {}
+        self.mates: tuple[str, ...] = (self.host.name,)  # all hosts of its replica, the head first
 
     @property
     def place(self) -> Place:

@@ -32,6 +32,7 @@ LAYERS = [
     "standing",
     "hooks drafts checks rollback death",
     "probes diagnosis",
+    "benching provenance counted prompts",
     "steps",
     "mask",
     "recipe runner record render tables",

@@ -10,23 +10,15 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from deploy import registry
+from deploy.measuring.prompts import Prompt
 from deploy.measuring.sample import Sample
 from deploy.plan import Node
 from deploy.remote import Remote
 
 
 @dataclass(frozen=True)
-class Prompt:
-    """One question: its name (class/number), its class, and the messages of its chat."""
-
-    name: str
-    kind: str
-    messages: tuple[tuple[str, str], ...]  # (role, content)
-
-
-@dataclass(frozen=True)
 class Round:
-    """Each prompt once, so many at a time; `number` from 1, 0 is the warm-up."""
+    """Each of the prompts as often as it stands there, so many at a time; `number` from 1, 0 is the warm-up."""
 
     number: int
     concurrency: int

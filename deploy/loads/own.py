@@ -13,7 +13,8 @@ from deploy import asking, host
 from deploy.engines import Conversation, Counters, Streamed
 from deploy.engines._counts import count
 from deploy.errors import NoPython, NotReady, RemoteFailed, Unreachable
-from deploy.loads import Progress, Prompt, Ran, Round
+from deploy.loads import Progress, Ran, Round
+from deploy.measuring.prompts import Prompt
 from deploy.measuring.sample import Sample
 from deploy.plan import Node
 from deploy.remote import Remote

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from deploy.engines import Counters, Totals
+from deploy.measuring import statistics
+from deploy.measuring.measurement import Share
+from deploy.measuring.sample import Sample
 
 DEAD = 1.08  # below this, chance explains what was accepted (a head of zeros: 1.06): not wired, rather than weak
 WEAK = 1.15  # below this, where the interval reaches 1.00 as well
@@ -44,16 +47,53 @@ def impossible(requests: Iterable[Counters], num_steps: int | None) -> str:
 
 
 def over(requests: Iterable[Counters]) -> Acceptance | None:
-    """The acceptance of all requests together; None if any of them does not tell. Absent is not zero."""
+    """The acceptance of all requests together; None if any of them does not tell. Absent is not zero.
+
+    One whose only token came from the prompt's own pass had no verify step, and may tell none.
+    """
     generated = steps = drafted = accepted = 0
     for counters in requests:
+        generated += counters.generated
+        if counters.generated <= 1 and counters.steps is None:
+            continue
         if counters.steps is None or counters.accepted is None:
             return None
-        generated += counters.generated
         steps += counters.steps
         drafted += counters.drafted or 0
         accepted += counters.accepted
     return Acceptance(generated, steps, drafted, accepted) if steps else None
+
+
+def shared(samples: Iterable[Sample]) -> Share | None:
+    """The acceptance of these requests, with its interval over prompts: what repeats one is no new witness."""
+    counts: dict[str, tuple[int, int]] = {}
+    requests = 0
+    for sample in samples:
+        told = sample.counters
+        if told and told.steps and told.accepted is not None:
+            accepted, steps = counts.get(sample.prompt, (0, 0))
+            counts[sample.prompt] = accepted + told.accepted, steps + told.steps
+            requests += 1
+    if not counts:
+        return None
+    length, low, high = statistics.share(counts.values())
+    accepted, steps = (sum(part) for part in zip(*counts.values(), strict=True))
+    return Share(accept_length=length, low=low, high=high, steps=steps, accepted=accepted, requests=requests)
+
+
+def positions(requests: Iterable[Counters]) -> tuple[float, ...] | None:
+    """How often the 1st, 2nd, ... draft of a verify step was accepted; None where a histogram is missing."""
+    summed: list[int] = []
+    for counters in requests:
+        if not counters.steps:
+            continue
+        if counters.histogram is None:
+            return None
+        summed += [0] * (len(counters.histogram) - len(summed))
+        for at, count in enumerate(counters.histogram):
+            summed[at] += count
+    steps = sum(summed)
+    return tuple(sum(summed[at:]) / steps for at in range(1, len(summed))) if steps else None
 
 
 def between(before: Totals | None, after: Totals | None) -> Totals | None:

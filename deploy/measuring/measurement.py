@@ -51,6 +51,29 @@ class Rung(Part):
     gpu_bytes: int | None = None  # the most memory in use on them
 
 
+class Counted(Part):
+    """What the server's own counters moved by meanwhile, by whomever it was asked; None is not told."""
+
+    generated: int
+    steps: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    requests: int | None = None
+
+
+class Turn(Part):
+    """One round of one concurrency, as it went; its requests stand in `bench.jsonl`, one a line."""
+
+    concurrency: int
+    number: int  # from 1
+    seconds: float  # from the first request to the last answer
+    clock_jump: float = 0.0
+    client_busy: float | None = None
+    watts: float | None = None
+    gpu_bytes: int | None = None
+    counted: Counted | None = None
+
+
 class Share(Part):
     """The acceptance of some of the requests, with its 95 % interval over requests."""
 
@@ -147,6 +170,7 @@ class Measurement(Part):
     seconds: float = 0.0
     why: str = ""  # provenance: why nothing is stored
     on: On
+    turns: tuple[Turn, ...] = ()  # in the order in which they ran
     rungs: tuple[Rung, ...] = ()
     acceptance: Acceptance | None = None
     no_acceptance: str = ""  # why there is none, where there is none

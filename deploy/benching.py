@@ -1,0 +1,259 @@
+"""Measuring a node's server in rounds: what is asked, how it went, and whether the numbers may be believed.
+
+In the run's folder: `bench.json` is the Measurement; `bench.jsonl` has each of its requests, a Sample a line.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from deploy import baseline, counted, identity, loads, prompts, provenance
+from deploy.engines import Totals
+from deploy.errors import ConfigError, NotReady, SmokeFailed, Undecided
+from deploy.facts import gpus
+from deploy.loads import Load, Ran, Round
+from deploy.measuring import acceptance, summary
+from deploy.measuring.measurement import Counted, Measurement, On, Turn
+from deploy.measuring.prompts import Set
+from deploy.measuring.sample import Sample
+from deploy.measuring.summary import Limits
+from deploy.plan import Node
+from deploy.remote import LONG, Remote
+
+WARM_UP = 16  # tokens of each warm-up answer: what is set up lazily is set up with the first ones
+UNCOUNTED = "an answer without token counts"
+TOLD = 0.5  # seconds between two words on how far it is
+
+
+@dataclass
+class Going:
+    """What the rounds brought so far, of `planned` requests; a warm-up is none of them."""
+
+    planned: int
+    rounds: int
+    turns: list[Turn] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    counters: Totals | None = None  # the server's, after the last round
+    began: float = field(default_factory=time.monotonic)
+
+    def tell(self, wanted: Round, ended: int, remote: Remote) -> None:
+        """How far it is, once so many requests of the round have ended."""
+        many = f", {wanted.concurrency} at once" if wanted.concurrency > 1 else ""
+        if not wanted.number:
+            remote.say(f"warm-up{many}")
+            return
+        done, spent = len(self.samples) + ended, time.monotonic() - self.began
+        left = spent / done * (self.planned - done) if done else 0.0
+        later = f", ~{left:.0f} s left" if left >= 1 and spent >= 1 else ""
+        what = f"round {wanted.number} of {self.rounds}{many}{later}"
+        remote.say(what, done=done, total=self.planned)
+
+
+def measure(node: Node, remote: Remote) -> Measurement:
+    """All rounds at every concurrency. The measurement has `why` where it may not be believed, or nothing is asked;
+    NotReady or Undecided where the server is not proved to be the run's; SmokeFailed where it answers nothing.
+    """
+    wish = node.profile.bench
+    try:
+        asked = prompts.wished(wish.prompts)
+    except ConfigError as error:
+        return _stored(Measurement(at=time.time(), why=error.what, on=_on(node, remote, Set("none", ()))), [], remote)
+    base = Measurement(at=time.time(), on=_on(node, remote, asked))
+    if not asked.prompts:
+        return _stored(base.model_copy(update={"why": "no prompts: nothing is measured"}), [], remote)
+    return _measured(base, [], _wanted(range(1, wish.rounds + 1), asked, node), node, remote)
+
+
+def more(node: Node, remote: Remote, measured: Measurement, rounds: int) -> Measurement:
+    """So many further rounds, put together with those of `measured`; errors as of `measure`."""
+    if measured.why:
+        return measured
+    asked = prompts.wished(node.profile.bench.prompts)
+    first = 1 + max(turn.number for turn in measured.turns)
+    return _measured(measured, _samples(remote), _wanted(range(first, first + rounds), asked, node), node, remote)
+
+
+def read(remote: Remote) -> Measurement | None:
+    """What was measured last of the run that is walked here; None where nothing was, or it cannot be read."""
+    text = remote.run("cat", "--", f"{remote.place.folder}/bench.json", ok=(0, 1), limit=LONG)
+    try:
+        return Measurement.model_validate_json(text) if text else None
+    except ValueError:  # pydantic's; written by another version, or before there were measurements
+        return None
+
+
+def _measured(
+    base: Measurement, past: Sequence[Sample], wanted: Sequence[Round], node: Node, remote: Remote
+) -> Measurement:
+    """`base`, which has its own earlier rounds with the samples `past`, with these rounds."""
+    try:
+        identity.look(node, remote)
+        going = _rounds(wanted, node, remote, warm=not past)
+        identity.look(node, remote)
+    except (NotReady, Undecided) as error:
+        _stored(_nothing(base, error.what), [], remote)
+        raise
+    turns, samples = (*base.turns, *going.turns), [*past, *going.samples]
+    commands = tuple(dict.fromkeys((*base.on.commands, *going.commands)))
+    found = base.model_copy(update={"turns": turns, "on": base.on.model_copy(update={"commands": commands})})
+    if why := provenance.against(turns, samples):
+        return _stored(_nothing(found, why), samples, remote)
+    return _stored(
+        _completed(summary.of(found, samples, _limits(node), node.engine.METRICS or ""), node, remote), samples, remote
+    )
+
+
+def _completed(measured: Measurement, node: Node, remote: Remote) -> Measurement:
+    """What it means beside other measurements."""
+    return baseline.compared(measured, node, remote)
+
+
+def _wanted(numbers: range, asked: Set, node: Node) -> list[Round]:
+    """Round by round, each at every concurrency before the next: what drifts in time then drifts for all of them."""
+    ladder = sorted(set(node.profile.bench.concurrency))
+    return [_round(number, concurrency, asked, node) for number in numbers for concurrency in ladder]
+
+
+def _rounds(wanted: Sequence[Round], node: Node, remote: Remote, *, warm: bool) -> Going:
+    load = loads.load(node.profile.bench.load)
+    going = Going(planned=sum(len(one.prompts) for one in wanted), rounds=wanted[-1].number)
+    for one in {one.concurrency: one for one in wanted}.values() if warm else ():
+        few = min(WARM_UP, one.max_tokens)
+        _answered(_ran(replace(one, number=0, max_tokens=few), load, going, node, remote), remote)
+    going.counters, going.began = counted.rested(node, remote), time.monotonic()
+    for one in wanted:
+        ran = _ran(one, load, going, node, remote)
+        going.turns.append(_turn(one, ran, going, node, remote))
+        going.samples += ran.samples
+        going.commands.append(ran.command)
+        if provenance.hopeless(going.turns, going.samples, going.planned):
+            break
+    return going
+
+
+def _round(number: int, concurrency: int, asked: Set, node: Node) -> Round:
+    wish = node.profile.bench
+    return Round(
+        number=number,
+        concurrency=concurrency,
+        prompts=asked.round(concurrency, number, wish.seed),
+        max_tokens=wish.max_tokens,
+        timeout=wish.timeout,
+        fixed_length=wish.fixed_length,
+        temperature=wish.temperature,
+        seed=wish.seed,
+    )
+
+
+def _ran(wanted: Round, load: Load, going: Going, node: Node, remote: Remote) -> Ran:
+    """One round; an answer that nobody counted is none that tells anything."""
+    remote.pause(0)
+    told = time.monotonic()
+    going.tell(wanted, 0, remote)
+
+    def progress(ended: int, _: int) -> None:
+        nonlocal told
+        if time.monotonic() - told >= TOLD:
+            told = time.monotonic()
+            going.tell(wanted, ended, remote)
+
+    ran = load.run(wanted, node, remote, progress)
+    samples = (one if one.counters or one.error else replace(one, error=UNCOUNTED) for one in ran.samples)
+    return replace(ran, samples=tuple(samples))
+
+
+def _answered(warm_up: Ran, remote: Remote) -> None:
+    """SmokeFailed where not one request of a warm-up was answered: there is no use in measuring."""
+    errors = [sample.error for sample in warm_up.samples if sample.error]
+    if errors and len(errors) == len(warm_up.samples):
+        raise SmokeFailed(
+            f"{remote.host.name}: not one of {len(errors)} requests of the warm-up was answered as it should",
+            evidence="\n".join(dict.fromkeys(errors))[:1500],
+            remedy="deploy logs shows the server's own words; deploy ask shows what it answers",
+        )
+
+
+def _turn(wanted: Round, ran: Ran, going: Going, node: Node, remote: Remote) -> Turn:
+    """How the round went, with what the server counted since the one before."""
+    before, ours = going.counters, [sample for sample in ran.samples if not sample.error]
+    tokens = sum(sample.tokens for sample in ours)
+    going.counters = before and counted.settled(
+        node,
+        remote,
+        lambda now: (
+            before.requests is None
+            or now.requests is None
+            or (now.requests - before.requests >= len(ours) and now.generated - before.generated >= tokens)
+        ),
+    )
+    moved = acceptance.between(before, going.counters)
+    return Turn(
+        concurrency=wanted.concurrency,
+        number=wanted.number,
+        seconds=ran.seconds,
+        clock_jump=ran.clock_jump,
+        client_busy=ran.client_busy,
+        watts=ran.watts,
+        gpu_bytes=ran.gpu_bytes,
+        counted=Counted(**{name: getattr(moved, name) for name in Counted.model_fields}) if moved else None,
+    )
+
+
+def _on(node: Node, remote: Remote, asked: Set) -> On:
+    wish, place = node.profile.bench, remote.place
+    return On(
+        run=place.run,
+        hosts=remote.mates,
+        digest=node.digest,
+        draft=node.draft.digest if node.draft else None,
+        draft_path=node.draft.source if node.draft else None,
+        model=node.profile.model.path,
+        model_id=str(place.model.get("identity") or "")[:12],
+        engine=node.profile.engine.name,
+        engine_version=place.engine.installed if place.engine else None,
+        gpus=_gpus(node, remote),
+        num_steps=node.num_steps,
+        load=wish.load,
+        prompts=asked.name,
+        prompts_digest=asked.digest,
+        max_tokens=wish.max_tokens,
+        fixed_length=wish.fixed_length,
+        temperature=wish.temperature,
+        seed=wish.seed,
+        concurrency=tuple(sorted(set(wish.concurrency))),
+    )
+
+
+def _gpus(node: Node, remote: Remote) -> tuple[str, ...]:
+    """The names of those that it takes; of more than are there, of all that are."""
+    found = gpus.read(remote).all if node.gpus else None
+    return tuple(gpu.name for gpu in found or ())[: node.gpus]
+
+
+def _limits(node: Node) -> Limits:
+    slo = node.profile.bench.slo
+    return Limits(slo.ttft, slo.itl)
+
+
+def _nothing(measured: Measurement, why: str) -> Measurement:
+    """The same without a number."""
+    return Measurement(at=measured.at, seconds=measured.seconds, why=why, on=measured.on)
+
+
+def _stored(measured: Measurement, samples: Iterable[Sample], remote: Remote) -> Measurement:
+    """Written beside the run, and kept in the record."""
+    lines = "".join(f"{json.dumps(sample.to_json(), separators=(',', ':'))}\n" for sample in samples)
+    files = {"bench.json": measured.model_dump_json(indent=1), "bench.jsonl": lines}
+    remote.write(remote.place.folder, files)
+    remote.file("measured", files)
+    return measured
+
+
+def _samples(remote: Remote) -> list[Sample]:
+    """Those of the earlier rounds."""
+    text = remote.run("cat", "--", f"{remote.place.folder}/bench.jsonl", limit=LONG, timeout=120)
+    return [Sample.from_json(json.loads(line)) for line in text.splitlines()]
