@@ -11,6 +11,7 @@ from typing import Any
 
 from deploy import engines, words
 from deploy.checkpoint.manifest import Manifest
+from deploy.config.gates import RENAMED
 from deploy.engines import _ports
 from deploy.engines._ports import Said
 from deploy.errors import ConfigError
@@ -156,7 +157,7 @@ class Node:
         draft = node["draft"]
         return cls(
             host=Host.model_validate(node["host"]),
-            profile=Profile.model_validate(node["profile"]),
+            profile=Profile.model_validate(_as_named_now(node["profile"])),
             rank=node["rank"],
             argv=tuple(map(_word, node["argv"])),
             env=tuple(node["env"].items()),
@@ -213,6 +214,12 @@ def _word(written: str | Mapping[str, str]) -> Word:
     if isinstance(written, str):
         return written
     return RunPath(written["run"]) if "run" in written else HomePath(written["home"])
+
+
+def _as_named_now(profile: Mapping[str, Any]) -> dict[str, Any]:
+    """A profile that an earlier version has written: measures had other names."""
+    known = {RENAMED.get(name, name): gate for name, gate in profile["gates"].items()}
+    return {**profile, "gates": known}
 
 
 def _secret_flags(profile: Profile, engine: engines.Engine) -> dict[str, str]:

@@ -8,7 +8,6 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from deploy.config import consistency
-from deploy.config.gates import Measure
 from deploy.config.nccl import Nccl
 from deploy.config.questions import Bench, Smoke
 from deploy.config.schema import Part
@@ -19,6 +18,7 @@ from deploy.config.values import (
     GateText,
     HostFolder,
     Label,
+    Measure,
     Name,
     Seconds,
     Size,
@@ -176,7 +176,8 @@ class Profile(Part):
     bench: Bench = Field(default=Bench(), description="What it is measured with.")
     gates: Annotated[dict[Measure, GateText], BeforeValidator(without_nothing)] = Field(
         default_factory=dict,
-        description="Bounds for what is measured. Default, where there is a draft: accept_length: '>= 1.15'.",
+        description="Bounds for what is measured, {measure or measure@concurrency: 'OP NUMBER'}; the number may be a "
+        "multiple: x last good, x baseline. Default, where there is a draft: accept_length: '>= 1.15'.",
     )
     hooks: Hooks = Field(default=Hooks(), description="Executables at points of a run.")
     on_failure: Literal["leave", "stop", "rollback"] = Field(

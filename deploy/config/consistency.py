@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from deploy.config.gates import DRAFTED, split
+
 if TYPE_CHECKING:
     from deploy.profile import Profile
 
@@ -49,6 +51,7 @@ def contradictions(profile: Profile) -> Iterator[tuple[str, str]]:
     yield from _spread(profile)
     yield from _said_twice(profile)
     yield from _own_flags(profile)
+    yield from _gates(profile)
 
 
 def _speculation(profile: Profile) -> Iterator[tuple[str, str]]:
@@ -56,8 +59,6 @@ def _speculation(profile: Profile) -> Iterator[tuple[str, str]]:
     if speculative is None:
         if profile.draft:
             yield "draft", "needs `speculative`, which says how it is used: speculative: {algorithm: EAGLE3}"
-        if "accept_length" in profile.gates:
-            yield "gates.accept_length", "needs `speculative`: nothing is drafted, so nothing is accepted"
         return
     if speculative.algorithm == "EAGLE3" and profile.draft is None:
         yield "speculative.algorithm", "EAGLE3 needs a draft"
@@ -135,3 +136,23 @@ def _own_flags(profile: Profile) -> Iterator[tuple[str, str]]:
         key = own.get(name.replace("_", "-"))
         if key:
             yield f"args.{name}", f"is said by `{key}`: the tool would go on with the other value"
+
+
+def _gates(profile: Profile) -> Iterator[tuple[str, str]]:
+    """What can never be measured, or never be compared, is told before anything is started."""
+    rungs = profile.bench.concurrency
+    for name, gate in profile.gates.items():
+        measure, streams = split(name)
+        why = ""
+        if profile.speculative is None and (measure in DRAFTED or gate.of == "baseline"):
+            why = "needs `speculative`: nothing is drafted, so nothing is accepted, or gained"
+        elif streams is not None and streams not in rungs:
+            why = f"is not measured: bench.concurrency is {', '.join(map(str, rungs))}"
+        elif measure == "goodput" and profile.bench.slo.ttft is None and profile.bench.slo.itl is None:
+            why = "needs `bench.slo`, which says what a good answer keeps: bench.slo.ttft=0.5"
+        elif gate.of and measure == "differences":
+            why = "is a count: '<= 0'"
+        elif gate.of == "baseline" and measure in DRAFTED:
+            why = f"has no baseline, which drafts nothing: '{gate.op} {gate.bound:.15g}'"
+        if why:
+            yield f"gates.{name}", why

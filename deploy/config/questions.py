@@ -49,9 +49,9 @@ class Bench(Part):
     concurrency: list[Count] = Field(
         default_factory=lambda: [1], description="Requests at once, one rung after another."
     )
-    rounds: Count = Field(default=5, description="Rounds at each concurrency; their spread is the noise band.")
+    rounds: Count = Field(default=8, description="Rounds at each concurrency; their spread is the noise band.")
     most_rounds: Count = Field(
-        default=15, description="Rounds at most, where a gate's bar lies within the noise band of fewer."
+        default=16, description="Rounds at most, where a gate's bar lies within the noise band of fewer."
     )
     temperature: Annotated[float, Field(ge=0, le=2)] = Field(default=0.0, description="0: the most likely token.")
     seed: Annotated[int, Field(ge=0)] = Field(default=0, description="For what is drawn: the order of prompts.")

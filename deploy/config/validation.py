@@ -92,8 +92,8 @@ def _sentence(detail: ErrorDetails) -> str:
 
 def _key(detail: ErrorDetails) -> str:
     """A key of a free mapping that is not spelled as one may be."""
-    if detail["type"] == "literal_error":
-        return f"there is no such key; known: {detail['ctx']['expected']}"
+    if detail["type"] == "value_error":
+        return str(detail["ctx"]["error"])
     if str(detail["input"]).startswith("-"):
         return f"is written without dashes: {str(detail['input']).lstrip('-')}"
     return f"is not {_form(detail)}"

@@ -100,4 +100,9 @@ GateText = Annotated[
     PlainSerializer(str, return_type=str),
     WithJsonSchema({"type": "string", "pattern": grammar.GRAMMAR}),
 ]
+Measure = Annotated[
+    grammar.Named | str,
+    BeforeValidator(lambda name: grammar.measure(str(name))),
+    WithJsonSchema({"type": "string", "pattern": grammar.KEY_GRAMMAR}),
+]
 Argument = bool | int | FiniteFloat | Text | list[bool | int | FiniteFloat | Text]

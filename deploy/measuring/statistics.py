@@ -33,6 +33,13 @@ class Noise:
         parts = self.error**4 / self.freedom + other.error**4 / other.freedom
         return Noise(math.sqrt(both), both**2 / parts if parts else self.freedom + other.freedom)
 
+    def alike(self, other: Noise) -> Noise:
+        """The same, if the rounds of both spread alike (Student): with few of them it is easily fooled otherwise."""
+        rounds, others = self.freedom + 1, other.freedom + 1
+        freedom = self.freedom + other.freedom
+        spread = (self.freedom * rounds * self.error**2 + other.freedom * others * other.error**2) / freedom
+        return Noise(math.sqrt(spread / rounds + spread / others), freedom)
+
     def times(self, factor: float) -> Noise:
         return Noise(self.error * abs(factor), self.freedom)
 

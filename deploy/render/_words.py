@@ -143,31 +143,35 @@ def doing(event: Event) -> str:
 def verdict_lines(verdict: Mapping[str, Any]) -> list[str]:
     """What was measured, each gate with what was wanted, and what was waived."""
     gates = verdict.get("gates") or []
-    lines = [
-        f"{_measured(gate.get('name'), gate.get('measured'))}, wanted {gate.get('wanted')}: "
-        f"{'holds' if gate.get('holds') else 'FAILS'}"
-        for gate in gates
-    ]
+    lines = [_gate(gate) for gate in gates]
     judged = [gate.get("name") for gate in gates]
-    others = [name for name in ("accept_length", "tokens_per_second") if name not in judged]
+    others = [name for name in ("accept_length", "tok_s", "tokens_per_second", "speedup") if name not in judged]
     lines += [_measured(name, verdict[name]) for name in others if verdict.get(name) is not None]
     if verdict.get("waived"):
         lines.append(f"waived: {', '.join(map(str, verdict['waived']))}")
     return [one_line(line) for line in lines]
 
 
+def _gate(gate: Mapping[str, Any]) -> str:
+    """What was measured, within which noise, what was wanted, and what comes of it; records of old tell less."""
+    margin, bar = number(gate.get("margin")), number(gate.get("bar"))
+    noise = f" ± {_worth(margin)}" if margin else ""
+    multiple = f" = {_worth(bar)}, of run {gate['run']}" if gate.get("run") and bar is not None else ""
+    unknown = "state" in gate and gate.get("holds") is None
+    outcome = "cannot be told" if unknown else "holds" if gate.get("holds") else "FAILS"
+    why = f": {gate['why']}" if gate.get("why") else ""
+    measured = _measured(gate.get("name"), gate.get("measured"))
+    return f"{measured}{noise}, wanted {gate.get('wanted')}{multiple}: {outcome}{why}"
+
+
 def _measured(name: Any, value: Any) -> str:
     worth = number(value)
-    shown = (
-        "not measured"
-        if value is None
-        else value
-        if worth is None
-        else f"{worth:.2f}"
-        if worth < 100
-        else f"{worth:.0f}"
-    )
-    return f"{str(name).replace('_', ' ')} {shown}"
+    shown = "not measured" if value is None else value if worth is None else _worth(worth)
+    return f"{str(name).replace('tok_s', 'tok/s').replace('_', ' ')} {shown}"
+
+
+def _worth(value: float) -> str:
+    return f"{value:.2f}" if 1 <= value < 100 else f"{value:.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def _amount(done: float, total: float | None, unit: str) -> str:

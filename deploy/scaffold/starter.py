@@ -31,7 +31,7 @@ HINTS = {
     "nccl": "# nccl: {DEBUG: WARN, SOCKET_IFNAME: eth0}",
     "env": "# env: {OMP_NUM_THREADS: 8}",
     "smoke": '# smoke: {ask: "Hello, what is 2+2?", expect: "4|four"}',
-    "gates": "# gates: {accept_length: '>= 2.0', tokens_per_second: '>= 100'}",
+    "gates": "# gates: {accept_length: '>= 2.0', tok_s: '>= 100'}",
     "secrets": "# secrets: [HF_TOKEN] # taken from your own environment, and written nowhere",
 }
 ARGS: Mapping[str, Mapping[str, object]] = {

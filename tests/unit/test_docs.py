@@ -77,7 +77,7 @@ def test_the_profiles_of_the_documentation_are_valid(tmp_path):
     found = {name: settings.load(name, [], Project(tmp_path), {}, tmp_path) for name in files}
     assert found["debug"].profile().env == {}
     assert "mem-fraction-static" not in found["llama-vllm"].profile().args
-    assert found["llama-eagle3"].profile().gates.keys() == {"accept_length", "tokens_per_second"}
+    assert found["llama-eagle3"].profile().gates.keys() == {"accept_length", "tok_s"}
     assert found["secret"].profile().secrets == {"HF_TOKEN": "env", "DEPLOY_KEY": "api-key"}
 
 

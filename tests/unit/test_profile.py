@@ -59,7 +59,7 @@ def test_a_profile_survives_being_written_as_json(tree):
         ({"speculative": {"algorithm": "NGRAM"}}, None),
         ({"draft": {"path": "/d"}, "speculative": {"algorithm": "EAGLE"}}, None),  # a check warns of it
         ({"gates": {"accept_length": ">= 2"}}, "gates.accept_length: needs `speculative`"),
-        ({"gates": {"tokens_per_second": ">= 2"}}, None),
+        ({"gates": {"tok_s": ">= 2"}}, None),
         ({**DRAFTED, "speculative": {"num_draft_tokens": 4}}, None),
         ({**DRAFTED, "speculative": {"num_draft_tokens": 8}}, "is 8, but a chain (eagle_topk 1) of 3 steps verifies 4"),
         ({**DRAFTED, "speculative": {"num_draft_tokens": 8, "eagle_topk": 4}}, None),

@@ -105,14 +105,40 @@ def test_evidence_keeps_its_last_lines_and_says_what_is_left_out():
 
 def test_a_verdict_names_gates_other_measures_and_waivers():
     gate = {"name": "accept_length", "wanted": ">= 1.15", "measured": 1.0, "holds": False}
-    missing = {"name": "tokens_per_second", "wanted": ">= 100", "measured": None, "holds": False}
+    missing = {"name": "tok_s", "wanted": ">= 100", "measured": None, "holds": False}
     verdict = {"accept_length": 1.0, "gates": [gate, missing], "waived": ["ckpt"]}
     assert _words.verdict_lines(verdict) == [
         "accept length 1.00, wanted >= 1.15: FAILS",
-        "tokens per second not measured, wanted >= 100: FAILS",
+        "tok/s not measured, wanted >= 100: FAILS",
         "waived: ckpt",
     ]
-    assert _words.verdict_lines({"tokens_per_second": 311.2}) == ["tokens per second 311"]
+    assert _words.verdict_lines({"tokens_per_second": 311.2}) == ["tokens per second 311"], "of an earlier version"
+    assert _words.verdict_lines({"tok_s": 61.234, "speedup": 2.3}) == ["tok/s 61.23", "speedup 2.30"]
+
+
+NOISY = {"name": "tok_s@8", "wanted": ">= 0.95 x last good", "state": "within", "holds": None, "measured": 58.3}
+
+
+@pytest.mark.parametrize(
+    ("gate", "shown"),
+    [
+        (
+            {**NOISY, "bar": 59.85, "margin": 2.21, "run": "r1", "why": "too near"},
+            "tok/s@8 58.30 ± 2.21, wanted >= 0.95 x last good = 59.85, of run r1: cannot be told: too near",
+        ),
+        (
+            {"name": "ttft_p95", "wanted": "<= 0.5", "state": "holds", "holds": True, "measured": 0.0312, "bar": 0.5},
+            "ttft p95 0.031, wanted <= 0.5: holds",
+        ),
+        (
+            {**NOISY, "state": "alone", "holds": True, "why": "no last good run to compare with"},
+            "tok/s@8 58.30, wanted >= 0.95 x last good: holds: no last good run to compare with",
+        ),
+    ],
+    ids=["within", "small", "alone"],
+)
+def test_a_gate_says_its_bar_and_its_noise(gate, shown):
+    assert _words.verdict_lines({"gates": [gate]}) == [shown]
 
 
 def test_a_waived_finding_says_so():

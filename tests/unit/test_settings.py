@@ -143,7 +143,7 @@ def test_the_hosts_are_those_that_the_profile_names(load):
         ("draft.to=/srv/d", "draft.path", "{root}/ckpt/base"),
         ("gates.accept_length=>= 2", "gates.accept_length", ">= 2"),
         ("gates.accept_length=", "gates.accept_length", None),
-        ("gates={tokens_per_second: '> 5'}", "gates.accept_length", None),
+        ("gates={tok_s: '> 5'}", "gates.accept_length", None),
         ("model.name=", "model.name", None),
         ("model.name=null", "model.name", "null"),
         ("smoke.ask=", "smoke.ask", ""),
