@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,11 +18,32 @@ def masked(event: Event, secrets: Sequence[str]) -> Event:
     """The event with `***` for each secret, however it was quoted on its way here, and in a server's words for what is
     a secret by its name: SGLang logs `server_args=ServerArgs(..., api_key='...')` (0.5.8 to 0.5.23).
     """
-    facts = _unnamed(event.facts, foreign=False)
-    forms = hide.forms(secrets)
-    if not forms:
-        return replace(event, facts=facts)
-    return replace(event, text=_hidden(event.text, forms), facts=_hidden(facts, forms))
+    facts, forms = dict(event.facts), hide.forms(secrets)
+    files = facts.pop("files", None)
+    told = _all(facts, forms, foreign=False)
+    if isinstance(files, Mapping):
+        told["files"] = {_all(str(name), forms, foreign=True): _file(name, text, forms) for name, text in files.items()}
+    elif files is not None:
+        told["files"] = _all(files, forms, foreign=True)
+    return replace(event, text=_hidden(event.text, forms) if forms else event.text, facts=told)
+
+
+def _all(value: Any, forms: list[str], *, foreign: bool) -> Any:
+    value = _unnamed(value, foreign=foreign)
+    return _hidden(value, forms) if forms else value
+
+
+def _file(name: str, text: Any, forms: list[str]) -> Any:
+    """A file's text. JSON stays JSON: looked at as text, a quote within one of its strings would end what is hidden."""
+    if not isinstance(text, str) or not name.endswith((".json", ".jsonl")):
+        return _all(text, forms, foreign=not str(name).endswith(".yaml"))  # a profile is ours, and says what is secret
+    several = name.endswith(".jsonl")
+    try:
+        parts = [json.loads(line) for line in text.splitlines() if line] if several else [json.loads(text)]
+        told = [_all(scrub.document(part), forms, foreign=True) for part in parts]
+    except (ValueError, RecursionError):
+        return _all(text, forms, foreign=True)
+    return "".join(json.dumps(part, indent=None if several else 1) + "\n" for part in told)
 
 
 def _unnamed(value: Any, *, foreign: bool) -> Any:

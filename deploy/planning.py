@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
-from deploy import compare, drafts, words
+from deploy import compare, drafts
 from deploy.checks import flags
 from deploy.errors import ConfigError
 from deploy.findings import Finding
@@ -59,7 +59,7 @@ def _node(node: Node, session: Session, failed: dict[str, Any]) -> dict[str, Any
         "draft": node.draft
         and {"from": node.draft.source, "release": node.draft.digest, "bytes": node.draft.manifest.size},
         "launch.sh": node.launch_script,
-        "env file": words.environment(node.env) + _masked(node),
+        "env file": node.shown_environment,
         "flags": [asdict(one) for one in _flags(node, session) if one.verdict != "PASS"] if _new(now) else [],
         "now": now,
     }
@@ -73,10 +73,6 @@ def _new(now: Mapping[str, str]) -> bool:
 def _flags(node: Node, session: Session) -> Iterator[Finding]:
     name = node.host.name
     return flags.found(node, session.remotes[name], session.machines[name].work)
-
-
-def _masked(node: Node) -> str:
-    return "".join(f"{variable}=***\n" for variable in node.secret_variables)
 
 
 def _now(node: Node, session: Session, failed: dict[str, Any]) -> dict[str, Any]:

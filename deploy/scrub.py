@@ -6,7 +6,8 @@ Where it is in doubt how far such a value goes, all that follows it in its word 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 SECRET = re.compile(
     r"(?:^|[_.-])(?:\w*TOKEN|\w*KEYS?|\w*PASS(?:WORDS?|WD|PHRASES?)?|\w*PWD|\w*SECRETS?|PATS?|JWTS?"
@@ -89,6 +90,20 @@ def text(said: str) -> str:
                 told += [said[at:begin], mark, HIDDEN, mark]
                 at = place
     return _LOGGED_LOGIN.sub(HIDDEN, "".join([*told, said[at:]]))
+
+
+def document(told: Any, name: str = "") -> Any:
+    """JSON without the texts under keys that name a secret, and in an `argv` behind its flags; `name` is the key that
+    it stands under, with dots.
+    """
+    if isinstance(told, Mapping):
+        return {key: document(value, f"{name}.{key}" if name else str(key)) for key, value in told.items()}
+    if isinstance(told, list | tuple):
+        if name.rpartition(".")[2] != "argv":
+            return [document(item, name) for item in told]
+        said = zip(told, words(map(str, told)), strict=True)
+        return [shown if isinstance(item, str) else item for item, shown in said]
+    return HIDDEN if isinstance(told, str) and not _PLAIN.fullmatch(told) and is_secret(name) else told
 
 
 def _flagged(found: re.Match[str]) -> bool | None:

@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
-from deploy import record, render, secret
+from deploy import filing, record, render, secret
 from deploy.events import GONE_BACK, Event
 from deploy.options import Options
 from deploy.plan import Node, Plan
 from deploy.readers import Readers
-from deploy.recipe import REPLACE, VERIFY, taken
+from deploy.recipe import PROVE, REPLACE, VERIFY, taken
 from deploy.record import Recorder
 from deploy.runner import Course, Failure
 from deploy.session import Session
@@ -57,8 +57,14 @@ def walked(courses: list[Course], plan: Plan, options: Options, session: Session
     """Walk the courses with a view and a record."""
     started = time.monotonic()
     with closing(_readers(plan, options, run, session)) as readers:
+        kept = filing.Filing(plan.nodes, session.remotes, _recorded_in(options))
+        proves = any(step in PROVE for course in courses for step in course.recipe)
         readers.on(_opening(courses, plan, session, run))
+        for event in kept.begun() if proves else ():
+            readers.on(event)
         failures = session.walk(courses, readers)
+        for event in kept.ended(failures) if proves else ():
+            readers.on(event)
         summary = _summary(courses, readers)
         code = readers.finish(failures, round(time.monotonic() - started, 3), summary)
         session.outcome = (code, readers.told[-1].text)
@@ -99,7 +105,7 @@ def _opening(courses: list[Course], plan: Plan, session: Session, run: str) -> E
             "deployment": plan.deployment,
             "recipe": [[step.name, step.scope, step.line] for step in longest],
             "hosts": [node.host.name for node in plan.nodes],
-            "plan": plan.to_json(),
+            "plan": filing.plan(plan),
         },
     )
 

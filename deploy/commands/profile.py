@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -66,6 +66,7 @@ def show(
 ) -> None:
     """Show the profile NAME with the overrides given."""
     from deploy import settings
+    from deploy.config import documents
 
     found = settings.load(name, words, _open(folder), os.environ)
     on = _host(found, host) if host else None
@@ -73,7 +74,7 @@ def show(
         _explain(found, on, as_json)
         return
     content = found.profile(on).model_dump(mode="json")
-    click.echo(json.dumps(content, indent=2, ensure_ascii=False) if as_json else _yaml(content), nl=as_json)
+    click.echo(json.dumps(content, indent=2, ensure_ascii=False) if as_json else documents.written(content), nl=as_json)
 
 
 @profile.command()
@@ -117,17 +118,3 @@ def _explain(found: Settings, host: Host | None, as_json: bool) -> None:
     widths = [max(len(row[column]) for row in shown) for column in (0, 1)]
     for key, value, origin in shown:
         click.echo(f"{key:<{widths[0]}}  {value:<{min(widths[1], 48)}}  {origin}")
-
-
-def _yaml(content: dict[str, Any]) -> str:
-    """What is set, as YAML that a profile's file could have."""
-    import yaml
-
-    told = {key: _told(value) for key, value in content.items() if key != "name"}
-    return yaml.safe_dump(
-        {k: v for k, v in told.items() if v not in (None, {}, [])}, sort_keys=False, allow_unicode=True
-    )
-
-
-def _told(value: Any) -> Any:
-    return {k: v for k, v in value.items() if v not in (None, [])} if isinstance(value, dict) else value

@@ -88,6 +88,18 @@ def read(text: str, annotation: Any, source: str) -> Any:
     return text if schema.holds_text(annotation) else scalars.typed(text, annotation)
 
 
+def written(content: Mapping[str, Any]) -> str:
+    """What is set in a resolved profile, as YAML that its file could have."""
+    told = {key: _told(value) for key, value in content.items() if key != "name"}
+    kept = {key: value for key, value in told.items() if value not in (None, {}, [])}
+    text: str = yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _told(value: Any) -> Any:
+    return {k: v for k, v in value.items() if v not in (None, [])} if isinstance(value, dict) else value
+
+
 class _Builder:
     """Makes a tree of composed nodes, and notes their lines."""
 

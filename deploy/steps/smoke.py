@@ -4,7 +4,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from deploy import answer, asking
@@ -38,65 +38,77 @@ class Reply:
 def smoke(node: Node, remote: Remote) -> str:
     """Ask the profile's questions, the first one also as a stream, and look at the answers"""
     wish, started = node.profile.smoke, time.monotonic()
-    first = Asked(ask=wish.ask, expect=wish.expect)
-    reply = _ask(first, node, remote)
-    outcome = f"{_short(reply.text)!r} in {time.monotonic() - started:.1f} s"
-    streamed = _stream(first, node, remote)
-    others = [_ask(asked, node, remote) for asked in wish.more]
+    first, asked = Asked(ask=wish.ask, expect=wish.expect), Talk(node, remote)
+    try:
+        reply = asked.whole(first)
+        outcome = f"{_short(reply.text)!r} in {time.monotonic() - started:.1f} s"
+        streamed = asked.stream(first)
+        others = [asked.whole(one) for one in wish.more]
+    finally:
+        remote.file("questions and answers", {"smoke.json": json.dumps(asked.exchanges, indent=1)})
     for finding in _findings([reply, streamed, *others], wish.ask):
         remote.emit("finding", finding.what, **asdict(finding), waived=False)
     return f"{outcome}, and {len(others)} more answer{'s' * (len(others) > 1)}" if others else outcome
 
 
-def _ask(asked: Asked, node: Node, remote: Remote) -> Reply:
-    """Ask once and judge the answer."""
-    wish = node.profile.smoke
-    question = node.engine.chat(node.served_name, asked.ask, wish.max_tokens)
+@dataclass
+class Talk:
+    """Questions to one server, with all that was said."""
 
-    def whole() -> Reply:
-        told = asking.ask(question, node, remote, timeout=wish.timeout)
-        return Reply(*_chat.message(told), _chat.finished(told), told)
+    node: Node
+    remote: Remote
+    exchanges: list[dict[str, Any]] = field(default_factory=list)
 
-    reply = _recorded(question, whole, remote)
-    _judge(asked, reply, node, remote)
-    return reply
+    def whole(self, asked: Asked) -> Reply:
+        """Ask once and judge the answer."""
+        node, remote, wish = self.node, self.remote, self.node.profile.smoke
+        question = node.engine.chat(node.served_name, asked.ask, wish.max_tokens)
 
+        def answered() -> Reply:
+            told = asking.ask(question, node, remote, timeout=wish.timeout)
+            return Reply(*_chat.message(told), _chat.finished(told), told)
 
-def _stream(asked: Asked, node: Node, remote: Remote) -> Reply:
-    """The same as a stream. What it says may differ, as where a batch has another shape; but it must say something."""
-    wish = node.profile.smoke
-    question = answer.question(node, asked.ask, system="", max_tokens=wish.max_tokens, temperature=0)
+        reply = self._recorded(question, answered)
+        _judge(asked, reply, node, remote)
+        return reply
 
-    def whole() -> Reply:
-        told = answer.Answer()
-        for chunk in asking.stream(question, node, remote, silence=wish.timeout, whole=wish.timeout):
-            told.add(chunk)
-        told.end()
-        parts = {"reasoning": told.thought, "content": told.said, "finish_reason": told.finish_reason}
-        return Reply(told.thought, told.said, told.finish_reason, {**parts, **told.measured(node)})
+    def stream(self, asked: Asked) -> Reply:
+        """The same as a stream. What it says may differ, as where a batch has another shape; but it must say
+        something.
+        """
+        node, remote, wish = self.node, self.remote, self.node.profile.smoke
+        question = answer.question(node, asked.ask, system="", max_tokens=wish.max_tokens, temperature=0)
 
-    reply = _recorded(question, whole, remote)
-    if not reply.text.strip():
-        raise _silent(asked, reply, remote, "streamed ")
-    return reply
+        def answered() -> Reply:
+            told = answer.Answer()
+            for chunk in asking.stream(question, node, remote, silence=wish.timeout, whole=wish.timeout):
+                told.add(chunk)
+            told.end()
+            parts = {"reasoning": told.thought, "content": told.said, "finish_reason": told.finish_reason}
+            return Reply(told.thought, told.said, told.finish_reason, {**parts, **told.measured(node)})
 
+        reply = self._recorded(question, answered)
+        if not reply.text.strip():
+            raise _silent(asked, reply, remote, "streamed ")
+        return reply
 
-def _recorded(question: Question, whole: Callable[[], Reply], remote: Remote) -> Reply:
-    """The reply, with request and answer in the record: what was really asked, and what was really said."""
-    remote.pause(0)
-    started = time.monotonic()
-    exchange: dict[str, Any] = {"path": question.path, "request": dict(question.body)}
-    try:
-        reply = whole()
-    except DeployError as error:
-        exchange |= {"error": error.what, "evidence": error.evidence}
-        raise
-    else:
-        exchange["answer"] = dict(reply.whole)
-    finally:
-        exchange["seconds"] = round(time.monotonic() - started, 4)
-        remote.say("asked", exchange=exchange)
-    return reply
+    def _recorded(self, question: Question, answered: Callable[[], Reply]) -> Reply:
+        """The reply, with request and answer in the record: what was really asked, and what was really said."""
+        self.remote.pause(0)
+        started = time.monotonic()
+        exchange: dict[str, Any] = {"path": question.path, "request": dict(question.body)}
+        try:
+            reply = answered()
+        except DeployError as error:
+            exchange |= {"error": error.what, "evidence": error.evidence}
+            raise
+        else:
+            exchange["answer"] = dict(reply.whole)
+        finally:
+            exchange["seconds"] = round(time.monotonic() - started, 4)
+            self.exchanges.append(exchange)
+            self.remote.say("asked", exchange=exchange)
+        return reply
 
 
 def _judge(asked: Asked, reply: Reply, node: Node, remote: Remote) -> None:

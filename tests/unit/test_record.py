@@ -11,12 +11,13 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy import record
+from deploy import filing, record
 from deploy.commands.history import history, lines
 from deploy.errors import ConfigError, DeployError
 from deploy.events import Event
 from deploy.host import hide
 from deploy.mask import masked
+from tests import measurements
 
 EVENTS = Path(__file__).parent.parent / "fixtures" / "events"
 UP, FAILED, FLEET = "20261129-201530-a1b2c3", "20261129-202000-0badd1", "20261129-203640-f1ee70"
@@ -184,7 +185,7 @@ def test_a_full_disk_ends_the_record_and_not_the_run(tmp_path):
 WRITE = """
 import os, signal, sys
 from pathlib import Path
-from deploy import record
+from deploy import filing, record
 from deploy.events import Event
 recorder = record.Recorder(Path(sys.argv[1]))
 recorder.on(Event("run_started", facts={"command": "up", "hosts": ["gpu1"]}))
@@ -398,3 +399,35 @@ def test_what_the_whole_run_files_lies_beside_its_events_and_never_in_their_plac
     assert event.facts == {"files": ["project.json"], "folder": str(tmp_path / "run")}
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["events.jsonl", "project.json"]
     assert (tmp_path / "run" / "events.jsonl").read_text() == ""
+
+
+def files_masked(name, text, *secrets):
+    return masked(Event("filed", facts={"files": {name: text}}), secrets).facts["files"][name]
+
+
+SAYING = ['hf_token="abc123def"', 'api_key: \\"x9x9x9\\"', 'password = "a\nb', "-- s3cret --"]
+
+
+@pytest.mark.parametrize("said", SAYING, ids=repr)
+def test_json_that_is_filed_stays_json_whatever_is_hidden_in_it(said):
+    first = {"text": said, "tokens": 5, "chunks": [[0.5, 1]]}
+    second = {"HF_TOKEN": "tok", "first_tokens": 1, "max_tokens": "6"}
+    text = files_masked("a.jsonl", f"{json.dumps(first)}\n{json.dumps(second)}", "s3cret")
+    told = [json.loads(line) for line in text.splitlines()]
+    assert "***" in told[0]["text"]
+    assert [{**told[0], "text": said}, told[1]] == [first, {**second, "HF_TOKEN": "***"}]
+    assert json.loads(files_masked("a.json", json.dumps(second))) == told[1]
+    assert "***" in files_masked("cut.json", '{"x": "hf_token=abc123def"')
+
+
+def test_what_is_measured_is_filed_as_it_is():
+    whole = measurements.healthy().model_dump_json()
+    assert json.loads(files_masked("bench.json", whole, "hunter22")) == json.loads(whole)
+
+
+def test_a_command_and_an_environment_are_told_without_what_they_name_a_secret():
+    node = {"argv": ["serve", "--api-key", "x1", {"run": "draft"}, "--port=1"], "env": {"HF_TOKEN": "x2", "A": "1"}}
+    told = filing.redacted({**node, "profile": {"args": {"api-key": "x3"}, "secrets": {"SERVER_KEY": "api-key"}}})
+    assert told["argv"] == ["serve", "--api-key", "***", {"run": "draft"}, "--port=1"]
+    assert (told["env"], told["profile"]["args"]) == ({"HF_TOKEN": "***", "A": "1"}, {"api-key": "***"})
+    assert told["profile"]["secrets"] == {"SERVER_KEY": "api-key"}
