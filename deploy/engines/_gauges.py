@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from deploy.engines._written import Written
+
 SAMPLE = r"^{name}(?:\{{(?P<labels>[^\n]*)\}})?\s+(?P<value>\d{{1,15}}(?:\.\d+)?(?:e[+-]?\d\d?)?)(?:\s+\d+)?$"
 GROUP = re.compile(r'\b(?:dp_rank|engine)="(\d+)"')
 
@@ -23,12 +25,14 @@ class Live:
 class Gauges:
     """Where it says it. `metrics` and `log` have {field of Live: a metric's name, or a pattern with a group `value`}; a
     group `rank` tells servers apart that share a log (data parallel). `words`: one is in every line that counts.
+    `written`: where its log tells the acceptance of all that it does.
     """
 
     path: str | None = None
     metrics: Mapping[str, str] = field(default_factory=dict)
     log: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
     words: tuple[str, ...] = ()
+    written: Written | None = None
 
 
 def live(gauges: Gauges, metrics: str, log: str) -> Live:

@@ -27,6 +27,7 @@ from deploy.engines._gauges import Gauges
 from deploy.engines._llamacpp_explain import DIALECT, FATAL, explain
 from deploy.engines._llamacpp_log import WORDS, marks, order, progress
 from deploy.engines._ports import Port, Said
+from deploy.engines._written import Written
 from deploy.errors import ConfigError
 from deploy.words import RunPath, Word, path
 
@@ -43,6 +44,13 @@ GAUGES = Gauges(
         "accept_length": re.compile(r"draft acceptance = .*mean len =\s+(?P<value>\d+\.\d+)"),
         "tokens_per_second": re.compile(r"\|\s+eval time = .*?(?P<value>\d+\.\d+) tokens per second"),
     },
+    written=Written(
+        re.compile(
+            r"draft acceptance = [\d.]+ \(\s*(?P<accepted>\d+) accepted /\s*(?P<drafted>\d+) generated\), "
+            r"mean len =\s+(?P<length>\d+\.\d+)"
+        ),
+        "draft acceptance",
+    ),
     words=("llamacpp:tokens_predicted_total", "llamacpp:spec_decode_num_", "draft acceptance", " eval time ="),
 )
 STREAM: Mapping[str, Any] = MappingProxyType({})  # the last chunk has `timings` in any case

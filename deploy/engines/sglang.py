@@ -29,6 +29,7 @@ from deploy.engines._sglang_explain import DIALECT, FATAL, explain
 from deploy.engines._sglang_flags import ELSEWHERE
 from deploy.engines._sglang_log import WORDS, marks, order, progress
 from deploy.engines._sglang_ports import ports
+from deploy.engines._written import Written
 from deploy.words import RunPath, Word, path
 
 DISTRIBUTION = "sglang"
@@ -46,6 +47,17 @@ GAUGES = Gauges(
         "tokens_per_second": re.compile(r"(?:\bDP(?P<rank>\d+)\b.*)?gen throughput \(token/s\): (?P<value>\d+\.\d+)"),
     },
     words=("sglang:spec_accept_length", "sglang:gen_throughput", "Decode batch"),
+    written=Written(
+        re.compile(
+            r"Decode batch.*?#running-req: (?P<streams>\d+),.*?(?<!block )accept len: (?P<length>\d+\.\d+)"
+            r"(?:, accept rate: (?P<rate>\d+\.\d+))?"
+        ),
+        "Decode batch",
+        every=40,
+        flag="decode-log-interval",
+        tokens="speculative-num-draft-tokens",
+        counts_first="spec_accept_length",  # completion_tokens / spec_verify_ct
+    ),
 )
 STEPS = "speculative-num-steps"
 STREAM: Mapping[str, Any] = MappingProxyType({"return_spec_tokens_details": True})  # `meta_info` is refused in a stream

@@ -28,6 +28,7 @@ from deploy.engines._vllm_explain import DIALECT, FATAL, explain
 from deploy.engines._vllm_flags import ELSEWHERE
 from deploy.engines._vllm_log import WORDS, marks, order, progress
 from deploy.engines._vllm_ports import ports
+from deploy.engines._written import Written
 from deploy.errors import ConfigError
 from deploy.words import Word, path
 
@@ -47,6 +48,13 @@ GAUGES = Gauges(
         ),
     },
     words=("vllm:spec_decode_", "vllm:generation_tokens", "Mean acceptance length", "Avg generation throughput"),
+    written=Written(
+        re.compile(
+            r"Mean acceptance length: (?P<length>\d+\.\d+),.*?Accepted: (?P<accepted>\d+) tokens, "
+            r"Drafted: (?P<drafted>\d+) tokens"
+        ),
+        "Mean acceptance length",
+    ),
 )
 STEPS = "speculative-config.num_speculative_tokens"
 STREAM: Mapping[str, Any] = MappingProxyType({})
