@@ -10,18 +10,18 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from deploy import baseline, counted, identity, loads, prompts, provenance
+from deploy import baseline, circumstances, counted, identity, loads, prompts, provenance, simulating, witnessing
 from deploy.engines import Totals
 from deploy.errors import ConfigError, NotReady, SmokeFailed, Undecided
-from deploy.facts import gpus
 from deploy.loads import Load, Ran, Round
 from deploy.measuring import acceptance, summary
-from deploy.measuring.measurement import Counted, Measurement, On, Turn
+from deploy.measuring.measurement import Counted, Measurement, Turn
 from deploy.measuring.prompts import Set
 from deploy.measuring.sample import Sample
 from deploy.measuring.summary import Limits
 from deploy.plan import Node
 from deploy.remote import LONG, Remote
+from deploy.witnessing import Mark
 
 WARM_UP = 16  # tokens of each warm-up answer: what is set up lazily is set up with the first ones
 UNCOUNTED = "an answer without token counts"
@@ -38,6 +38,7 @@ class Going:
     samples: list[Sample] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     counters: Totals | None = None  # the server's, after the last round
+    mark: Mark | None = None  # of the log, before the first one
     began: float = field(default_factory=time.monotonic)
 
     def tell(self, wanted: Round, ended: int, remote: Remote) -> None:
@@ -61,8 +62,10 @@ def measure(node: Node, remote: Remote) -> Measurement:
     try:
         asked = prompts.wished(wish.prompts)
     except ConfigError as error:
-        return _stored(Measurement(at=time.time(), why=error.what, on=_on(node, remote, Set("none", ()))), [], remote)
-    base = Measurement(at=time.time(), on=_on(node, remote, asked))
+        return _stored(
+            Measurement(at=time.time(), why=error.what, on=circumstances.of(node, remote, Set("none", ()))), [], remote
+        )
+    base = Measurement(at=time.time(), on=circumstances.of(node, remote, asked))
     if not asked.prompts:
         return _stored(base.model_copy(update={"why": "no prompts: nothing is measured"}), [], remote)
     return _measured(base, [], _wanted(range(1, wish.rounds + 1), asked, node), node, remote)
@@ -92,6 +95,8 @@ def _measured(
     """`base`, which has its own earlier rounds with the samples `past`, with these rounds."""
     try:
         identity.look(node, remote)
+        if why := simulating.why(node, remote):
+            return _stored(_nothing(base, why), past, remote)
         going = _rounds(wanted, node, remote, warm=not past)
         identity.look(node, remote)
     except (NotReady, Undecided) as error:
@@ -102,9 +107,10 @@ def _measured(
     found = base.model_copy(update={"turns": turns, "on": base.on.model_copy(update={"commands": commands})})
     if why := provenance.against(turns, samples):
         return _stored(_nothing(found, why), samples, remote)
-    return _stored(
-        _completed(summary.of(found, samples, _limits(node), node.engine.METRICS or ""), node, remote), samples, remote
-    )
+    heard = witnessing.told(going.mark, node, remote, going.turns, going.samples)
+    told = summary.of(found, samples, _limits(node), node.engine.METRICS or "")
+    told = told.model_copy(update={"witnesses": witnessing.merged(base.witnesses, heard)})
+    return _stored(_completed(told, node, remote), samples, remote)
 
 
 def _completed(measured: Measurement, node: Node, remote: Remote) -> Measurement:
@@ -124,7 +130,11 @@ def _rounds(wanted: Sequence[Round], node: Node, remote: Remote, *, warm: bool) 
     for one in {one.concurrency: one for one in wanted}.values() if warm else ():
         few = min(WARM_UP, one.max_tokens)
         _answered(_ran(replace(one, number=0, max_tokens=few), load, going, node, remote), remote)
-    going.counters, going.began = counted.rested(node, remote), time.monotonic()
+    going.counters, going.mark, going.began = (
+        counted.rested(node, remote),
+        witnessing.begin(node, remote),
+        time.monotonic(),
+    )
     for one in wanted:
         ran = _ran(one, load, going, node, remote)
         going.turns.append(_turn(one, ran, going, node, remote))
@@ -201,37 +211,6 @@ def _turn(wanted: Round, ran: Ran, going: Going, node: Node, remote: Remote) -> 
         gpu_bytes=ran.gpu_bytes,
         counted=Counted(**{name: getattr(moved, name) for name in Counted.model_fields}) if moved else None,
     )
-
-
-def _on(node: Node, remote: Remote, asked: Set) -> On:
-    wish, place = node.profile.bench, remote.place
-    return On(
-        run=place.run,
-        hosts=remote.mates,
-        digest=node.digest,
-        draft=node.draft.digest if node.draft else None,
-        draft_path=node.draft.source if node.draft else None,
-        model=node.profile.model.path,
-        model_id=str(place.model.get("identity") or "")[:12],
-        engine=node.profile.engine.name,
-        engine_version=place.engine.installed if place.engine else None,
-        gpus=_gpus(node, remote),
-        num_steps=node.num_steps,
-        load=wish.load,
-        prompts=asked.name,
-        prompts_digest=asked.digest,
-        max_tokens=wish.max_tokens,
-        fixed_length=wish.fixed_length,
-        temperature=wish.temperature,
-        seed=wish.seed,
-        concurrency=tuple(sorted(set(wish.concurrency))),
-    )
-
-
-def _gpus(node: Node, remote: Remote) -> tuple[str, ...]:
-    """The names of those that it takes; of more than are there, of all that are."""
-    found = gpus.read(remote).all if node.gpus else None
-    return tuple(gpu.name for gpu in found or ())[: node.gpus]
 
 
 def _limits(node: Node) -> Limits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,13 +10,14 @@ from deploy import host
 from deploy.engines import Totals, _gauges
 from deploy.engines._written import Written
 from deploy.errors import RemoteFailed, Unreachable
-from deploy.measuring import witnesses
-from deploy.measuring.measurement import Witness
+from deploy.measuring import acceptance, summary, witnesses
+from deploy.measuring.measurement import Turn, Witness
+from deploy.measuring.sample import Sample
 from deploy.measuring.witnesses import Own, merged
 from deploy.plan import Node
 from deploy.remote import Remote
 
-__all__ = ["Mark", "Own", "begin", "merged", "told"]
+__all__ = ["Mark", "begin", "merged", "told"]
 
 METRICS_TIMEOUT = 5.0  # seconds
 
@@ -34,22 +36,32 @@ def begin(node: Node, remote: Remote) -> Mark:
     return Mark(_log(remote).get("end"))
 
 
-def told(mark: Mark, node: Node, remote: Remote, own: Own, counted: Totals | None = None) -> tuple[Witness, ...]:
-    """After the last one; `counted` is what the server's counters moved by, where that was looked at."""
+def told(
+    mark: Mark | None, node: Node, remote: Remote, turns: Sequence[Turn], samples: Sequence[Sample]
+) -> tuple[Witness, ...]:
+    """After the last one, of the rounds since `mark` and their requests."""
     how = node.engine.GAUGES.written
     if how is None or node.num_steps is None:
         return ()
+    answers = [sample.counters for sample in samples if sample.counters and not sample.error]
+    own = Own(answers, max(turn.concurrency for turn in turns))
     found = (
         _of_log(mark, node, remote, own, replace(how, every=_number(how.flag, node) or how.every)),
-        witnesses.of_counters(counted, own, node.engine.METRICS),
+        witnesses.of_counters(_moved(turns), own, node.engine.METRICS),
         _of_gauge(node, remote),
         witnesses.counts_first(how, own),
     )
     return tuple(one for one in found if one is not None)
 
 
-def _of_log(mark: Mark, node: Node, remote: Remote, own: Own, how: Written) -> Witness | None:
-    if mark.at is None:
+def _moved(turns: Sequence[Turn]) -> Totals | None:
+    """What the server's counters moved by in all rounds; None where one does not tell."""
+    each = [summary.totals(turn.counted) for turn in turns if turn.counted]
+    return acceptance.together(each) if len(each) == len(turns) else None
+
+
+def _of_log(mark: Mark | None, node: Node, remote: Remote, own: Own, how: Written) -> Witness | None:
+    if mark is None or mark.at is None:
         return None
     answer = _log(remote, str(mark.at), how.word)
     lines = answer.get("lines", [])

@@ -109,6 +109,21 @@ def between(before: Totals | None, after: Totals | None) -> Totals | None:
     )
 
 
+def together(parts: Sequence[Totals]) -> Totals:
+    """The sum of several times; what one of them does not tell is not told."""
+    return Totals(
+        generated=sum(part.generated for part in parts),
+        steps=_sum([part.steps for part in parts]),
+        drafted=_sum([part.drafted for part in parts]),
+        accepted=_sum([part.accepted for part in parts]),
+        requests=_sum([part.requests for part in parts]),
+    )
+
+
+def _sum(told: Sequence[int | None]) -> int | None:
+    return None if None in told else sum(one or 0 for one in told)
+
+
 def _more(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else after - before
 
