@@ -31,6 +31,7 @@ ORDER = (
     "check",
     "ckpt",
     "history",
+    "report",
     "hosts",
     "hold",
     "release",

@@ -39,7 +39,7 @@ LAYERS = [
     "readers session wish scaffold runs filing",
     "evicting",
     "walking",
-    "deploying planning checking explaining drift",
+    "deploying planning checking explaining drift report",
     "running telling completing shells holding starting",
     "auditing trusting surveying watching ckpt",
     "commands",
@@ -61,6 +61,8 @@ BORDERS = {
     "rich": ["render", "cli"],
     "xllamacpp": ["host"],
     "yaml": ["config.documents", "scaffold.yaml"],
+    "altair": ["report"],
+    "vl_convert": ["report"],
     "tenacity": ["transport", "steps"],
     "click": "cli ckpt commands shells completing".split()
     + "deploying evicting walking checking explaining running tables auditing surveying watching".split(),
