@@ -455,15 +455,15 @@ class Server:
 
     # ---- generating
 
-    def generate(self, prompt, limit):
-        """(words, finish reason, meta_info) of an answer."""
+    def generate(self, prompt, limit, streams=False):
+        """(words, finish reason, meta_info) of an answer; one that streams takes its time later, word by word."""
         known = {"2+2": "2 + 2 = 4.", "capital of France": "The capital of France is Paris."}
         text = self.fake.answer or next((said for asked, said in known.items() if asked in prompt), "")
         words = text.split(" ") if text else [("count", "on", "and")[i % 3] for i in range(limit)]
         finish = "length" if len(words) >= limit else "stop"
         words = words[:limit]
         seconds = self.fake.slow_seconds + len(words) / (self.fake.tokens_per_second or math.inf)
-        time.sleep(seconds)
+        time.sleep(self.fake.slow_seconds if streams else seconds)
         meta = {
             "id": f"{self.generations:032x}",
             "finish_reason": {"type": finish, **({"length": limit} if finish == "length" else {"matched": 163586})},
@@ -589,7 +589,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
+        pause = 1 / (self.server_of.fake.tokens_per_second or math.inf)
         for chunk in (*map(json.dumps, chunks), "[DONE]"):
+            time.sleep(pause)
             self.wfile.write(f"data: {chunk}\n\n".encode())
         self.close_connection = True
 
@@ -632,6 +634,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         life = self.server_of
         length = life.tokens / life.verified if life.verified else 0.0
         values = {"num_running_reqs": 0, "gen_throughput": 100.0, "token_usage": 0.0}
+        values |= {"num_requests_total": life.generations, "generation_tokens_total": life.tokens}
         if life.accept_length and life.fake.acceptance:
             values |= {"spec_accept_length": length, "spec_verify_calls_total": life.verified}
         label = f'{{model_name="{life.model}",tp_rank="0"}}'
@@ -640,23 +643,34 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _generate(self):
         asked = json.loads(self.body or b"{}")
         limit = int(asked.get("sampling_params", {}).get("max_new_tokens", 128))
-        words, _, meta = self.server_of.generate(str(asked.get("text", "")), limit)
+        words, _, meta = self.server_of.generate(str(asked.get("text", "")), limit, bool(asked.get("stream")))
         whole = {"text": " ".join(words), "output_ids": list(range(len(words))), "meta_info": meta}
         if asked.get("stream"):
-            self._events({**whole, "text": " ".join(words[: i + 1])} for i in range(len(words)))
+            self._events(self._growing(whole, words))
         else:
             self._answer(200, whole)
         self.server_of.done()
 
+    @staticmethod
+    def _growing(whole, words):
+        """Each event has the text so far; what is known at the end alone stands in the last one."""
+        for i in range(1, len(words)):
+            meta = {**whole["meta_info"], "completion_tokens": i, "finish_reason": None}
+            meta = {name: value for name, value in meta.items() if not name.startswith("spec_")}
+            yield {"text": " ".join(words[:i]), "meta_info": meta}
+        yield whole
+
     def _chat(self):
         asked = json.loads(self.body or b"{}")
         prompt = str(asked["messages"][-1]["content"])
-        words, finish, meta = self.server_of.generate(prompt, int(asked.get("max_tokens") or 128))
+        words, finish, meta = self.server_of.generate(
+            prompt, int(asked.get("max_tokens") or 128), bool(asked.get("stream"))
+        )
         base = {"id": meta["id"], "created": int(time.time()), "model": self.server_of.model}
         if asked.get("stream") and asked.get("return_meta_info"):  # as the real one
             self._answer(400, {"object": "error", "message": "return_meta_info is not supported with streaming."})
         elif asked.get("stream"):
-            self._events([*self._chunks(base, words, finish), *self._counted(base, asked, meta)])
+            self._events([*self._chunks(base, asked, words, finish), *self._counted(base, asked, meta)])
         else:
             self._answer(200, self._completion(base, asked, words, finish, meta))
         self.server_of.done()
@@ -679,7 +693,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             answer["sglext"] = {"spec_tokens_details": spec}
         return answer
 
-    def _chunks(self, base, words, finish):
+    def _chunks(self, base, asked, words, finish):
         kind = self.server_of.fake.reasoning
         part = "reasoning_content" if kind == "only" else "content"
         deltas = [{"role": "assistant", "content": ""}]
@@ -688,7 +702,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for i, delta in enumerate(deltas):
             reason = finish if i == len(deltas) - 1 else None
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-            yield {**base, "object": "chat.completion.chunk", "choices": [choice]}
+            usage = {"completion_tokens": max(0, i + len(words) + 1 - len(deltas))}
+            more = {"usage": usage} if (asked.get("stream_options") or {}).get("continuous_usage_stats") else {}
+            yield {**base, "object": "chat.completion.chunk", "choices": [choice], **more}
 
     @staticmethod
     def _counted(base, asked, meta):

@@ -62,7 +62,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Conversation:
-    """What a measured question is to be; `version` is the server's own word (None: it says none)."""
+    """What a measured question is to be; `version` is the server's own word (None: it says none).
+
+    `ids`: its tokens, where the engine wants them instead of messages; `rank`: the data-parallel rank that is to
+    answer (None: any).
+    """
 
     model: str
     messages: tuple[tuple[str, str], ...]  # (role, content)
@@ -71,6 +75,8 @@ class Conversation:
     temperature: float = 0.0
     seed: int = 0
     version: str | None = None
+    ids: tuple[int, ...] | None = None
+    rank: int | None = None
 
 
 @dataclass(frozen=True)
@@ -193,6 +199,11 @@ class Engine(Protocol):
 
     def measured(self, model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
         """Requests whose answers carry counters, the best first; an older server may know only a later one."""
+
+    def wants_ids(self, version: str | None) -> bool:
+        """Whether a server of that version streams its counters only for tokens, to which whoever asks has applied
+        the model's chat template.
+        """
 
     def streamed(self, asked: Conversation) -> Streamed:
         """The same as a stream that tells of its tokens and counters as much as that version can."""

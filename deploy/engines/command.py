@@ -167,6 +167,11 @@ def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
     return (_chat.question(model, prompt, max_tokens),)
 
 
+def wants_ids(version: str | None) -> bool:  # noqa: ARG001
+    """Its chats tell all that it has to tell."""
+    return False
+
+
 def streamed(asked: Conversation) -> Streamed:
     """The standard has no word for an answer that goes on past its end."""
     if asked.fixed_length:

@@ -27,6 +27,7 @@ from deploy.engines._gauges import Gauges
 from deploy.engines._llamacpp_explain import DIALECT, FATAL, explain
 from deploy.engines._llamacpp_log import WORDS, marks, order, progress
 from deploy.engines._ports import Port, Said
+from deploy.engines._prometheus import sums
 from deploy.engines._written import Written
 from deploy.errors import ConfigError
 from deploy.words import RunPath, Word, path
@@ -196,6 +197,11 @@ def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
     return (Question(question.path, {**question.body, "cache_prompt": False}),)
 
 
+def wants_ids(version: str | None) -> bool:  # noqa: ARG001
+    """Its chats tell all that it has to tell."""
+    return False
+
+
 def streamed(asked: Conversation) -> Streamed:
     """With `timings` in every chunk, whose `predicted_n` counts tokens; no prompt cache either."""
     more: dict[str, Any] = {"cache_prompt": False, "timings_per_token": True}
@@ -220,20 +226,15 @@ def counters(answer: Mapping[str, Any]) -> Counters | None:
 
 
 def totals(metrics: str) -> Totals | None:
-    """From llama.cpp's Prometheus counters."""
-    found = {
-        name: int(float(value))
-        for name, value in re.findall(
-            r"^llamacpp:(?:spec_decode_num_)?(\w+)_total\s+(\d{1,15}(?:\.\d{1,15})?(?:e\+?\d\d?)?)$",
-            metrics,
-            re.MULTILINE,
-        )
-    }
-    if "accepted_tokens" not in found:
+    """From llama.cpp's Prometheus counters; it does not count requests."""
+    found = sums(metrics)
+    generated = found.get("llamacpp:tokens_predicted")
+    accepted = found.get("llamacpp:spec_decode_num_accepted_tokens")
+    if generated is None and accepted is None:
         return None
     return Totals(
-        generated=found.get("tokens_predicted", 0),
-        steps=found.get("drafts"),
-        drafted=found.get("draft_tokens"),
-        accepted=found["accepted_tokens"],
+        generated=generated or 0,
+        steps=found.get("llamacpp:spec_decode_num_drafts"),
+        drafted=found.get("llamacpp:spec_decode_num_draft_tokens"),
+        accepted=accepted,
     )

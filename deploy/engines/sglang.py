@@ -6,25 +6,21 @@ import ipaddress
 import json
 import re
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from deploy.engines import (
     Called,
     Command,
-    Conversation,
-    Counters,
     Loaded,
     Question,
     Request,
-    Streamed,
-    Totals,
     _called,
     _chat,
 )
-from deploy.engines._counts import count, part, word
+from deploy.engines._counts import word
 from deploy.engines._flags import spelled, words
 from deploy.engines._gauges import Gauges
+from deploy.engines._sglang_answers import STREAM, counters, measured, streamed, totals, wants_ids
 from deploy.engines._sglang_explain import DIALECT, FATAL, explain
 from deploy.engines._sglang_flags import ELSEWHERE
 from deploy.engines._sglang_log import WORDS, marks, order, progress
@@ -36,9 +32,9 @@ DISTRIBUTION = "sglang"
 READY = re.compile(r"The server is fired up and ready to roll!")
 READY_PATH = "/health_generate"  # generates a token, which /health may be told not to do
 INFO = ("/server_info", "/get_server_info")  # both in 0.5.8 to 0.5.23; the older name is deprecated since 0.5.12
-METRICS = None
+METRICS = "/metrics"  # only with --enable-metrics
 GAUGES = Gauges(
-    path="/metrics",  # only with --enable-metrics
+    path=METRICS,
     metrics={"accept_length": "sglang:spec_accept_length", "tokens_per_second": "sglang:gen_throughput"},
     # `Decode batch`, every --decode-log-interval steps: managers/scheduler_metrics_mixin.py in 0.5.8,
     # managers/scheduler_components/metrics_reporter.py in 0.5.23
@@ -60,7 +56,6 @@ GAUGES = Gauges(
     ),
 )
 STEPS = "speculative-num-steps"
-STREAM: Mapping[str, Any] = MappingProxyType({"return_spec_tokens_details": True})  # `meta_info` is refused in a stream
 SECRETS: Mapping[str, str] = {}
 PORT = 30000
 
@@ -101,7 +96,23 @@ FIELDS = {
 VALUES: Mapping[str, Mapping[str, str]] = {}
 GPU_FLAGS = ("base-gpu-id", "gpu-id-step")
 
-__all__ = ["DIALECT", "ELSEWHERE", "FATAL", "WORDS", "explain", "marks", "order", "ports", "progress"]
+__all__ = [
+    "DIALECT",
+    "ELSEWHERE",
+    "FATAL",
+    "STREAM",
+    "WORDS",
+    "counters",
+    "explain",
+    "marks",
+    "measured",
+    "order",
+    "ports",
+    "progress",
+    "streamed",
+    "totals",
+    "wants_ids",
+]
 
 
 def command(request: Request) -> Command:
@@ -193,49 +204,3 @@ def loaded(answer: Mapping[str, Any]) -> Loaded:
     return Loaded(
         word(answer.get("model_path")), word(answer.get("speculative_draft_model_path")), word(answer.get("version"))
     )
-
-
-def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
-    """A chat, whose answer carries `meta_info` from 0.5.20 on; the native route, which has no chat template, before."""
-    asked = _chat.question(model, prompt, max_tokens)
-    parameters = {"max_new_tokens": max_tokens, "temperature": 0}
-    return (
-        Question(asked.path, {**asked.body, "return_meta_info": True}),
-        Question("/generate", {"text": prompt, "sampling_params": parameters}),
-    )
-
-
-def streamed(asked: Conversation) -> Streamed:
-    """A chat with its usage in every chunk and `sglext` at its end."""
-    more: dict[str, Any] = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}, **STREAM}
-    if asked.fixed_length:
-        more["ignore_eos"] = True
-    return _chat.streamed(asked, ("usage", "completion_tokens"), **more)
-
-
-def counters(answer: Mapping[str, Any]) -> Counters | None:
-    """From `meta_info`, or a stream's `sglext`; the spec_* keys are absent where nothing was verified, and were renamed
-    at 0.5.12.
-    """
-    meta = part(answer, "meta_info") or part(_chat.choice(answer), "meta_info") or _streamed(answer)
-    generated = count(meta.get("completion_tokens"))
-    if generated is None:
-        return None
-    accepted = meta.get("spec_num_correct_drafts", meta.get("spec_accept_token_num"))
-    drafted = meta.get("spec_num_proposed_drafts", meta.get("spec_draft_token_num"))
-    return Counters(
-        generated, steps=count(meta.get("spec_verify_ct")), drafted=count(drafted), accepted=count(accepted)
-    )
-
-
-def _streamed(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole answer with nothing but `usage` is one of a server that did not know `return_meta_info`."""
-    if answer.get("object") != "chat.completion.chunk":
-        return {}
-    told = part(part(answer, "sglext"), "spec_tokens_details")
-    return {**told, "completion_tokens": part(answer, "usage").get("completion_tokens")}
-
-
-def totals(metrics: str) -> Totals | None:  # noqa: ARG001
-    """SGLang's gauges refresh only every 40 decode steps: no cross-check for a short run."""
-    return None

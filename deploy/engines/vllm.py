@@ -24,6 +24,7 @@ from deploy.engines import (
 from deploy.engines._counts import count, part, word
 from deploy.engines._flags import spelled, words
 from deploy.engines._gauges import Gauges
+from deploy.engines._prometheus import sums
 from deploy.engines._vllm_explain import DIALECT, FATAL, explain
 from deploy.engines._vllm_flags import ELSEWHERE
 from deploy.engines._vllm_log import WORDS, marks, order, progress
@@ -211,6 +212,11 @@ def measured(model: str, prompt: str, max_tokens: int) -> tuple[Question, ...]:
     return (_chat.question(model, prompt, max_tokens),)
 
 
+def wants_ids(version: str | None) -> bool:  # noqa: ARG001
+    """Its chats tell all that it has to tell."""
+    return False
+
+
 def streamed(asked: Conversation) -> Streamed:
     """With its usage in every chunk (entrypoints/openai/engine/protocol.py: StreamOptions)."""
     more: dict[str, Any] = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
@@ -233,22 +239,17 @@ def counters(answer: Mapping[str, Any]) -> Counters | None:
     )
 
 
-SAMPLE = re.compile(
-    r"^vllm:(?P<name>\w+)_total(?:\{[^\n]*\})?\s+(?P<value>\d{1,15}(?:\.\d{1,15})?(?:e\+?\d\d?)?)$", re.MULTILINE
-)
-
-
 def totals(metrics: str) -> Totals | None:
     """From its Prometheus counters, summed over engines (data parallel) and over how requests ended."""
-    found: dict[str, int] = {}
-    for sample in SAMPLE.finditer(metrics):
-        found[sample["name"]] = found.get(sample["name"], 0) + int(float(sample["value"]))
-    if "spec_decode_num_accepted_tokens" not in found:
+    found = sums(metrics)
+    generated = found.get("vllm:generation_tokens")
+    accepted = found.get("vllm:spec_decode_num_accepted_tokens")
+    if generated is None and accepted is None:
         return None
     return Totals(
-        generated=found.get("generation_tokens", 0),
-        steps=found.get("spec_decode_num_drafts"),
-        drafted=found.get("spec_decode_num_draft_tokens"),
-        accepted=found["spec_decode_num_accepted_tokens"],
-        requests=found.get("request_success"),
+        generated=generated or 0,
+        steps=found.get("vllm:spec_decode_num_drafts"),
+        drafted=found.get("vllm:spec_decode_num_draft_tokens"),
+        accepted=accepted,
+        requests=found.get("vllm:request_success"),
     )

@@ -19,6 +19,7 @@ from typing import Any
 
 from deploy.host.load_client import Crowd, Exchange, ask_all
 from deploy.host.load_events import read_stream
+from deploy.host.load_gpus import Gpus
 
 
 def raw_request(request: dict[str, Any], key: str) -> bytes:
@@ -69,6 +70,10 @@ def run_round(asked: dict[str, Any]) -> dict[str, Any]:
     exchanges = [Exchange(raw_request(request, asked["key"])) for request in requests]
     with selectors.DefaultSelector() as selector:
         selector.register(0, selectors.EVENT_READ, end_with_stdin)
+        gpus = Gpus(asked["gpus"])
+        if gpus.descriptor is not None:
+            descriptor = gpus.descriptor
+            selector.register(descriptor, selectors.EVENT_READ, lambda: gpus.read() or selector.unregister(descriptor))
         crowd = Crowd(selector, min(asked["concurrency"], len(exchanges)), asked["port"], asked["timeout"])
         gc.collect()
         gc.disable()  # no pause of ours in what is measured
@@ -77,12 +82,14 @@ def run_round(asked: dict[str, Any]) -> dict[str, Any]:
         passed, busy = time.perf_counter() - steady, time.process_time() - worked
         jump = time.time() - wall - passed
         gc.enable()
+        gpus.close()
     first = min(exchange.began for exchange in exchanges)
     return {
         "requests": [outcome(one, requests[number]["tokens"], first) for number, one in enumerate(exchanges)],
         "seconds": max(exchange.ended for exchange in exchanges) - first,
         "clock_jump": jump,
         "client_busy": busy / passed if passed > 0 else 0.0,
+        **gpus.told(),
     }
 
 

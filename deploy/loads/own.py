@@ -6,14 +6,16 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from deploy import asking, host
+from deploy import asking, host, visible
 from deploy.engines import Conversation, Counters, Streamed
 from deploy.engines._counts import count
 from deploy.errors import NoPython, NotReady, RemoteFailed, Unreachable
-from deploy.loads import Progress, Ran, Round
+from deploy.facts import gpus
+from deploy.loads import Progress, Ran, Round, _chat_ids
 from deploy.measuring.prompts import Prompt
 from deploy.measuring.sample import Sample
 from deploy.plan import Node
@@ -27,23 +29,26 @@ LISTEN = 0.5  # seconds between looks at whether the run is being stopped
 
 def run(wanted: Round, node: Node, remote: Remote, progress: Progress) -> Ran:
     """One round, each answer as a stream. The API key goes by stdin."""
-    version = _version(node, remote)
-    questions = [_question(prompt, wanted, node, version) for prompt in wanted.prompts]
+    questions, note = _questions(wanted, node, remote)
     asked = {
         "port": node.port,
         "key": remote.place.key,
         "concurrency": wanted.concurrency,
         "timeout": wanted.timeout,
         "requests": [{"path": one.path, "body": one.body, "tokens": list(one.tokens)} for one in questions],
+        "gpus": _gpus(node, remote),
     }
     told = _told(asked, wanted, remote, progress)
-    samples = [sample(one, prompt, wanted, node) for one, prompt in zip(told["requests"], wanted.prompts, strict=True)]
+    answers = zip(told["requests"], wanted.prompts, questions, strict=True)
+    samples = [sample(one, prompt, wanted, _counters(one, question, node)) for one, prompt, question in answers]
     return Ran(
         samples=tuple(samples),
         seconds=told["seconds"],
-        command=_command(questions, wanted, node),
+        command=_command(questions, wanted, node) + note,
         clock_jump=told["clock_jump"],
         client_busy=told["client_busy"],
+        watts=told["watts"],
+        gpu_bytes=told["gpu_bytes"],
     )
 
 
@@ -60,23 +65,49 @@ def _version(node: Node, remote: Remote) -> str | None:
     return None
 
 
-def _question(prompt: Prompt, wanted: Round, node: Node, version: str | None) -> Streamed:
-    return node.engine.streamed(
-        Conversation(
-            model=node.served_name,
-            messages=prompt.messages,
-            max_tokens=wanted.max_tokens,
-            fixed_length=wanted.fixed_length,
-            temperature=wanted.temperature,
-            seed=wanted.seed,
-            version=version,
+def _questions(wanted: Round, node: Node, remote: Remote) -> tuple[list[Streamed], str]:
+    """One for each prompt, and what is to be known of them."""
+    version, note = _version(node, remote), ""
+    ids: Sequence[tuple[int, ...] | None] = [None] * len(wanted.prompts)
+    if node.engine.wants_ids(version):
+        ids = _chat_ids.of(wanted.prompts, node, remote) or ids
+        note = " (as plain text: the model has no chat template)" if ids[0] is None else ""
+    ranks = node.profile.parallel.dp
+    questions = [
+        node.engine.streamed(
+            Conversation(
+                model=node.served_name,
+                messages=prompt.messages,
+                max_tokens=wanted.max_tokens,
+                fixed_length=wanted.fixed_length,
+                temperature=wanted.temperature,
+                seed=wanted.seed,
+                version=version,
+                ids=tokens,
+                rank=number % ranks if ranks > 1 else None,
+            )
         )
-    )
+        for number, (prompt, tokens) in enumerate(zip(wanted.prompts, ids, strict=True))
+    ]
+    return questions, note
+
+
+def _gpus(node: Node, remote: Remote) -> list[str]:
+    """The UUIDs of the GPUs that the node takes, where that can be told."""
+    found = gpus.read(remote).all if node.gpus else None
+    return [one.uuid for one in visible.of(node, found).gpus] if found else []
+
+
+def _counters(told: dict[str, Any], question: Streamed, node: Node) -> Counters | None:
+    """Of an answer; the rank that it was sent to, where the answer does not say it."""
+    found = node.engine.counters(told["told"])
+    asked = question.body.get("routed_dp_rank")
+    return replace(found, rank=asked) if found and found.rank is None and asked is not None else found
 
 
 def _command(questions: Sequence[Streamed], wanted: Round, node: Node) -> str:
     """What a stranger would need to ask the same; the prompts are recorded beside it."""
-    body = {name: value for name, value in questions[0].body.items() if name not in ("messages", "text")}
+    body = {name: value for name, value in questions[0].body.items() if name not in ("messages", "text", "input_ids")}
     return (
         f"{len(questions)} times POST http://127.0.0.1:{node.port}{questions[0].path} {json.dumps(body)} "
         f"from the host itself, {wanted.concurrency} at once"
@@ -119,9 +150,8 @@ def _lines(process: Any, remote: Remote) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def sample(told: dict[str, Any], prompt: Prompt, wanted: Round, node: Node) -> Sample:
-    """From what the client told of one request."""
-    counters = node.engine.counters(told["told"])
+def sample(told: dict[str, Any], prompt: Prompt, wanted: Round, counters: Counters | None) -> Sample:
+    """From what the client told of one request, and the counters of its answer."""
     first, first_tokens, chunks, counted_by = arrivals(told["chunks"], counters)
     return Sample(
         prompt=prompt.name,

@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 from tests.fake_gpus.document import document
 from tests.fake_gpus.state import FAILURES, fail, loaded
 from tests.fake_gpus.text import header, links, listing, topology
 
-UNITS = {"memory.total": "MiB", "memory.used": "MiB", "memory.free": "MiB", "utilization.gpu": "%", "power.limit": "W"}
+UNITS = {
+    "memory.total": "MiB", "memory.used": "MiB", "memory.free": "MiB", "utilization.gpu": "%", "power.limit": "W",
+    "power.draw": "W",
+}  # fmt: skip
 
 
 def table(fields, rows, form):
@@ -44,8 +48,15 @@ def query(words, known):
 
 
 def query_gpu(state, words):
-    fields, form, wanted = query(words, state.gpu(0))
-    table(fields, [state.gpu(i) for i in range(state.count) if wanted is None or i in wanted], form)
+    """Once, or with -lms N again and again until nobody reads it any more."""
+    again = words[words.index("-lms") + 1] if "-lms" in words else None
+    fields, form, wanted = query([word for word in words if word not in ("-lms", again)], state.gpu(0))
+    while True:
+        table(fields, [state.gpu(i) for i in range(state.count) if wanted is None or i in wanted], form)
+        if again is None:
+            return
+        sys.stdout.flush()
+        time.sleep(int(again) / 1000)
 
 
 def query_apps(state, words):

@@ -460,8 +460,10 @@ METRICS = [
     "llamacpp:spec_decode_num_accepted_tokens_total e+\n",
     "",
     "# HELP llamacpp:x y\n",
-    "llamacpp:tokens_predicted_total 3\n",
-    'vllm:generation_tokens_total{engine="0"} 3.0\n',
+    "llamacpp:tokens_predicted_total x\n",
+    'vllm:generation_tokens_total{engine="0"} NaN\n',
+    "sglang:generation_tokens_total 1e999\n",
+    'sglang:spec_accept_length{tp_rank="0"} 2.5\n',  # a gauge
     'vllm:spec_decode_num_accepted_tokens_total{engine="0"} NaN\n',
     "not metrics at all",
 ]
@@ -469,7 +471,7 @@ METRICS = [
 
 @pytest.mark.parametrize("metrics", METRICS)
 @pytest.mark.parametrize("name", registry.names("deploy.engines"))
-def test_metrics_that_tell_nothing_of_drafts_are_none(name, metrics):
+def test_metrics_that_count_nothing_are_none(name, metrics):
     assert engines.load(name).totals(metrics) is None
 
 
