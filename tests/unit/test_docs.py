@@ -12,6 +12,7 @@ from deploy import inventory, registry, settings
 from deploy.config import schema
 from deploy.config.nccl import Nccl
 from deploy.inventory import Host
+from deploy.measuring import causes
 from deploy.profile import Profile
 from deploy.project import Project
 
@@ -86,3 +87,9 @@ def test_each_check_and_each_measurement_has_its_row():
     for heading, package in (("Checks", "deploy.checks"), ("Measurements", "deploy.probes")):
         section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
         assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == registry.names(package)
+
+
+@pytest.mark.parametrize("rows", [causes.DEAD, causes.PARTIAL], ids=["dead", "partial"])
+def test_the_causes_of_little_acceptance_are_those_of_the_table(rows):
+    lines = [f"| {row.name} | {row.title} | {row.looks_like} | {row.next} |" for row in rows]
+    assert "\n".join(lines) in (DOCS / "acceptance.md").read_text()
