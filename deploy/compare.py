@@ -95,7 +95,7 @@ def differences(running: Mapping[str, Any], wished: Mapping[str, Any]) -> Iterat
         yield f"the draft differs: {before} -> {after}"
     yield from _changed("environment", dict(old.env), dict(new.env))
     yield from _changed("file", dict(old.files), dict(new.files), shown=False)
-    if changes := list(_command(_flags(old.argv), _flags(new.argv))):
+    if changes := list(_command(flags(old.argv), flags(new.argv))):
         yield f"the command differs: {', '.join(changes)}"
     elif old.argv != new.argv:
         yield "the command's words stand in another order"
@@ -119,7 +119,7 @@ def _command(old: Mapping[str, list[str]], new: Mapping[str, list[str]]) -> Iter
         yield f"{gone or NOTHING} -> {come or NOTHING}"
 
 
-def _flags(argv: Sequence[words.Word]) -> dict[str, list[str]]:
+def flags(argv: Sequence[words.Word]) -> dict[str, list[str]]:
     """The words behind each flag, as a shell reads them; those before the first one under ""."""
     found: dict[str, list[str]] = {}
     flag = ""

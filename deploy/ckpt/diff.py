@@ -28,18 +28,22 @@ def run(a: str, b: str, options: Options, *, deep: bool) -> int:
     may be renamed, unless `deep`.
     """
     with opened([a, b], options, "diff") as places:
-        first, second = (place.facts() for place in places)
-        names = diff.wanted(first, second, deep=deep)
-        first, second = (
-            _looked(place, facts, own, deep=deep)
-            for place, facts, own in zip(places, (first, second), names, strict=True)
-        )
-    found = diff.differences(first, second, deep=deep)
+        first, second, found = between(places, deep=deep)
     if options.json:
         click.echo(document(_document(a, b, first, second, found, deep=deep)))
     else:
-        click.echo("\n".join(_lines(a, b, first, second, found, deep=deep)))
+        click.echo("\n".join(lines(a, b, first, second, found, deep=deep)))
     return 1 if found else 0
+
+
+def between(places: Sequence[Where], *, deep: bool) -> tuple[Facts, Facts, list[Difference]]:
+    """What the checkpoints at two places say of themselves, and how the second differs from the first."""
+    first, second = (place.facts() for place in places)
+    names = diff.wanted(first, second, deep=deep)
+    first, second = (
+        _looked(place, facts, own, deep=deep) for place, facts, own in zip(places, (first, second), names, strict=True)
+    )
+    return first, second, diff.differences(first, second, deep=deep)
 
 
 def _looked(place: Where, facts: Facts, names: Sequence[str], *, deep: bool) -> Facts:
@@ -58,7 +62,8 @@ def _document(
     }
 
 
-def _lines(a: str, b: str, first: Facts, second: Facts, found: Sequence[Difference], *, deep: bool) -> Iterator[str]:
+def lines(a: str, b: str, first: Facts, second: Facts, found: Sequence[Difference], *, deep: bool) -> Iterator[str]:
+    """The same for people."""
     for path, facts in ((a, first), (b, second)):
         for problem in facts.problems:
             yield click.style(f"{one_line(path)}: {one_line(f'{problem.file} {problem.what}')}", fg="yellow")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deploy.commands._options import Finite, later
+from deploy.commands._recorded import folder_of_runs
 
 if TYPE_CHECKING:
     from deploy.events import Event
@@ -52,7 +53,7 @@ def history(
     _refuse(run, as_json=as_json, **replay)
     if hosts is not None:
         return _audit(run, hosts, limit, as_json, project)
-    runs = _runs(project)
+    runs = folder_of_runs(project)
     if run is None:
         _list(record.summaries(runs)[:limit], as_json)
         return None
@@ -86,13 +87,6 @@ def _refuse(run: str | None, *, as_json: bool, replay: bool, jsonl: bool, **_: A
         raise ConfigError("a replay is no document", remedy="--replay --jsonl, or --json alone")
     if replay and run is None:
         raise ConfigError("--replay of which run?", remedy="deploy history last --replay")
-
-
-def _runs(chosen: Path | None) -> Path:
-    from deploy import project, record
-
-    found = project.find(chosen=chosen)
-    return record.runs_folder(found.root if found else None, os.environ)
 
 
 def _list(runs: list[RunSummary], as_json: bool) -> None:

@@ -83,6 +83,16 @@ class Kept:
         return told if isinstance(told, Mapping) else {}
 
     @property
+    def draft(self) -> Mapping[str, Any]:
+        """{path, digest, size, files}; {} where there was none. From the plan, where an earlier version filed none."""
+        if isinstance(told := self.checkpoints.get("draft"), Mapping):
+            return told
+        told = next((node["draft"] for node in self.nodes if node.get("draft")), None)
+        if not isinstance(told, Mapping) or not isinstance(told.get("manifest"), Mapping):
+            return {}
+        return {"path": ":".join(str(told[key]) for key in ("host", "path") if told.get(key)), **told["manifest"]}
+
+    @property
     def measurement(self) -> Measurement | None:
         """Of the first host that has one."""
         return next((host.measurement for host in self.hosts.values() if host.measurement), None)
