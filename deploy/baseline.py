@@ -15,7 +15,7 @@ from deploy.measuring import quality, statistics
 from deploy.measuring.measurement import Figure, Measurement, On
 from deploy.plan import Installed, Node
 from deploy.profile import Hooks, Profile
-from deploy.remote import Remote
+from deploy.remote import LONG, Remote
 
 FLAG = re.compile(r"spec(ulative)?-|.*-draft\b|.*\bdraft-", re.IGNORECASE)  # an engine's further words about drafts
 FOLDER = 'umask 077; mkdir -p -- "$1"'
@@ -69,7 +69,7 @@ def keep(measured: Measurement, node: Node, remote: Remote) -> str:
 def find(node: Node, on: On, remote: Remote) -> Measurement | None:
     """The baseline of what was measured, whatever was asked of it; None where there is none that can be read."""
     try:
-        text = remote.sh('cat -- "$1"', f"{_folder(remote)}/{key(node, on)}.json", ok=(0, 1))
+        text = remote.run("cat", "--", f"{_folder(remote)}/{key(node, on)}.json", ok=(0, 1), limit=LONG)
         return Measurement.model_validate_json(text) if text else None
     except (ConfigError, ValueError):  # pydantic's error is a ValueError
         return None

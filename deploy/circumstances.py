@@ -12,6 +12,7 @@ from deploy.remote import Remote
 def of(node: Node, remote: Remote, asked: Set) -> On:
     """Of which run on which hosts, of what model and draft, by what question."""
     wish, place = node.profile.bench, remote.place
+    loaded = (place.current.manifest if place.adopted and place.current else None) or {}  # when it was launched
     return On(
         run=place.run,
         hosts=remote.mates,
@@ -19,9 +20,9 @@ def of(node: Node, remote: Remote, asked: Set) -> On:
         draft=node.draft.digest if node.draft else None,
         draft_path=node.draft.source if node.draft else None,
         model=node.profile.model.path,
-        model_id=str(place.model.get("identity") or "")[:12],
+        model_id=str((loaded.get("model") or place.model).get("identity") or "")[:12],
         engine=node.profile.engine.name,
-        engine_version=place.engine.installed if place.engine else None,
+        engine_version=loaded.get("engine_version") or (place.engine.installed if place.engine else None),
         gpus=_gpus(node, remote),
         num_steps=node.num_steps,
         load=wish.load,

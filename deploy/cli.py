@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import importlib
+import keyword
 import os
 import sys
 
@@ -19,7 +20,9 @@ ORDER = (
     "init",
     "up",
     "restart",
+    "try",
     "smoke",
+    "bench",
     "ask",
     "status",
     "logs",
@@ -45,7 +48,8 @@ class Commands(click.Group):
     """Finds commands by their files, and imports only the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        names = [file[:-3] for file in os.listdir(COMMANDS) if file.endswith(".py") and not file.startswith("_")]
+        files = os.listdir(COMMANDS)
+        names = [file[:-3].rstrip("_") for file in files if file.endswith(".py") and not file.startswith("_")]
         return sorted(names, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -65,17 +69,23 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        name = cmd_name.replace("-", "_")
-        if name not in self.list_commands(ctx):
+        if cmd_name.replace("-", "_") not in self.list_commands(ctx):
             return None
+        name = _module(cmd_name)
         module = importlib.import_module(f"deploy.commands.{name}")
         command: click.Command = getattr(module, name)
         return command
 
 
+def _module(command: str) -> str:
+    """The module of a command, and its function: `try` is a word of Python's."""
+    name = command.replace("-", "_")
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
 def _line(name: str) -> str:
     """What follows the colon in the first line of a command's file."""
-    with open(os.path.join(COMMANDS, f"{name}.py"), encoding="utf-8") as file:
+    with open(os.path.join(COMMANDS, f"{_module(name)}.py"), encoding="utf-8") as file:
         return file.readline().strip().strip('"').partition(": ")[2]
 
 
@@ -95,7 +105,7 @@ def deploy() -> None:
 
 
 # Their exit code is the run's, whether or not anybody reads what they print; that of the others is the reader's too.
-RUNS = frozenset({"up", "restart", "smoke", "down", "rollback", "hold", "release"})
+RUNS = frozenset({"up", "restart", "try", "smoke", "bench", "down", "rollback", "hold", "release"})
 
 
 def main() -> None:

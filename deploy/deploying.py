@@ -86,14 +86,14 @@ def _remember(node: Node, asked: Asked, run: Run, remote: Remote) -> None:
         remote.write(run.folder, {"manifest.json": manifest})
 
 
-def place(node: Node, run: str, session: Session, asked: Asked) -> Place:
+def place(node: Node, run: str, session: Session, asked: Asked, key: str = "") -> Place:
     """Where a new run would live, and what is there: the model on the disk, the engine."""
     remote, machine = session.remotes[node.host.name], session.machines[node.host.name]
     model = compare.model_identity(node, remote)
-    return Place(machine, node.deployment, run, model, compare.installed_engine(node, remote), asked)
+    return Place(machine, node.deployment, run, model, compare.installed_engine(node, remote), asked, key)
 
 
-def course(replica: Replica, recipe: Recipe, session: Session) -> Course:
+def course(replica: Replica, recipe: Recipe, session: Session, *, trial: bool = False) -> Course:
     """A replica on its way; its hosts share one switch."""
     remotes = {node.host.name: session.remotes[node.host.name] for node in replica.nodes}
     head = session.remotes[replica.head.host.name]
@@ -101,7 +101,7 @@ def course(replica: Replica, recipe: Recipe, session: Session) -> Course:
         remote.abort, remote.head_ready = head.abort, head.head_ready
         remote.signs, remote.cases = head.signs, head.cases
         remote.mates = tuple(remotes)
-    return Course(replica, recipe, remotes, head.abort, session.interrupted)
+    return Course(replica, recipe, remotes, head.abort, session.interrupted, trial=trial)
 
 
 def key(node: Node, run: Run | None, remote: Remote) -> str:

@@ -232,7 +232,6 @@ def _secret_flags(profile: Profile, engine: engines.Engine) -> dict[str, str]:
 
 
 def node(group: list[Host], rank: int, profile: Profile, draft: Draft | None, installed: Installed | None) -> Node:
-    """What runs on one host of a replica's `group`."""
     engine = engines.load(profile.engine.name)
     command = engine.command(
         engines.Request(

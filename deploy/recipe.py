@@ -13,6 +13,8 @@ from deploy.steps.bench import bench
 from deploy.steps.free import free
 from deploy.steps.gate import gate
 from deploy.steps.health import health
+from deploy.steps.inherit import inherit
+from deploy.steps.keep import keep
 from deploy.steps.launch import launch
 from deploy.steps.preflight import preflight
 from deploy.steps.prepare import prepare
@@ -88,6 +90,10 @@ REPLACE = (each(preflight), several(agree), each(push), each(prepare), *CLEARED,
 VERIFY = PROVE
 ROLLBACK = (each(preflight), several(agree), each(recall), *CLEARED, each(launch), *PROVE)
 SMOKE = (each(health), head(smoke))
+BENCH = (each(health), head(smoke), head(bench), head(gate))
+BASELINE = (each(preflight), several(agree), each(push), *CLEARED, each(launch), each(wait), *BENCH[:3], head(keep))
+KEEP = (*BENCH, head(keep))
+AGAIN = (each(recall), *CLEARED, each(launch), each(wait), each(health), head(smoke), each(ready), each(inherit))
 CHECK = (each(preflight),)
 STOP = (head_first(stop),)
 DOWN = (*CLEARED, each(stopped))

@@ -41,6 +41,9 @@ LAYERS = [
     "walking",
     "deploying planning checking explaining drift report",
     "running telling completing shells holding starting",
+    "restoring candidates",
+    "tried baselining",
+    "benchmarking trying",
     "auditing trusting surveying watching ckpt",
     "commands",
     "cli __main__",
@@ -65,7 +68,8 @@ BORDERS = {
     "vl_convert": ["report"],
     "tenacity": ["transport", "steps"],
     "click": "cli ckpt commands shells completing".split()
-    + "deploying evicting walking checking explaining running tables auditing surveying watching".split(),
+    + "deploying evicting walking checking explaining running tables auditing surveying watching".split()
+    + "benchmarking trying".split(),
 }
 
 # What a module of a group may import of deploy, where its layer would allow more.

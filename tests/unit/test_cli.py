@@ -21,7 +21,7 @@ from deploy.inventory import Host
 from deploy.transport.local import LocalTransport
 from tests.project import EXAMPLES, ROOT, Project, free_port
 
-COMMANDS = registry.names("deploy.commands")
+COMMANDS = [name.rstrip("_") for name in registry.names("deploy.commands")]
 HEAVY = ["fabric", "invoke", "paramiko", "pydantic", "rich", "tenacity", "yaml"]
 
 

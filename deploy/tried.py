@@ -1,0 +1,167 @@
+"""What became of candidates: which holds, which is the best, in a table and as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from deploy.candidates import Candidate
+from deploy.measuring import statistics
+from deploy.measuring.ladder import figure
+from deploy.measuring.measurement import Against, Figure, Measurement
+from deploy.state import Run
+
+COLUMNS = ("candidate", "verdict", "accept length", "tok/s", "speed-up", "left", "run", "why")
+VERDICTS = {
+    0: "holds", 9: "fails its gates", 10: "undecided", 8: "does not answer well", 7: "does not serve", 6: "died",
+    5: "refused", 130: "stopped",
+}  # fmt: skip
+FURTHEST = (9, 10, 8, 7, 6, 5)  # exit codes by how far a candidate came
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A candidate, how it ended, and what was measured (of several replicas, of the slowest); its runs by host."""
+
+    candidate: Candidate
+    code: int
+    why: str = ""
+    run: str = ""
+    seconds: float = 0.0
+    runs: Mapping[str, Run] = field(default_factory=dict)
+    measured: Measurement | None = None
+
+    @property
+    def tok_s(self) -> Figure | None:
+        return self.figure("tok_s")
+
+    def figure(self, name: str) -> Figure | None:
+        """A figure of the lowest concurrency; None where it was not measured."""
+        return self.measured.figures().get(name) if self.measured else None
+
+
+@dataclass(frozen=True)
+class Left:
+    """What runs at the end: the candidate's run that is meant, and as which run it serves; or a word for it."""
+
+    what: str
+    of: str = ""
+    run: str = ""
+
+
+def best(tried: Sequence[Tried]) -> Tried | None:
+    """The fastest of those whose gates hold; the first one where none was measured."""
+    holding = [one for one in tried if one.code == 0]
+    return max(holding, key=lambda one: one.tok_s.value if one.tok_s else 0.0, default=None)
+
+
+def code(tried: Sequence[Tried]) -> int:
+    """0 where one holds, else the exit code of the one that came furthest."""
+    codes = [one.code for one in tried]
+    if 0 in codes:
+        return 0
+    return next((furthest for furthest in FURTHEST if furthest in codes), codes[0])
+
+
+@dataclass(frozen=True)
+class Past:
+    """What ran before: its run, whether its gates held, and what had been measured of it."""
+
+    run: str
+    holds: bool
+    measured: Measurement | None
+
+
+def rows(tried: Sequence[Tried], left: Left, before: Past | None) -> list[dict[str, str]]:
+    """By COLUMNS: the candidates, then what they are held against: what ran before, and the same without a draft."""
+    return [
+        *(_row(one, left) for one in tried),
+        *_before(before, left),
+        *_baseline(next((base for one in tried if (base := one.measured and one.measured.baseline)), None)),
+    ]
+
+
+def _row(one: Tried, left: Left) -> dict[str, str]:
+    return {
+        "candidate": one.candidate.name,
+        "verdict": VERDICTS.get(one.code, f"failed ({one.code})"),
+        "accept length": figure(one.figure("accept_length")),
+        "tok/s": figure(one.tok_s, 1),
+        "speed-up": figure(one.figure("speedup")),
+        "left": "runs" if left.of == one.run != "" else "",
+        "run": one.run,
+        "why": one.why,
+    }
+
+
+def _before(past: Past | None, left: Left) -> list[dict[str, str]]:
+    if past is None:
+        return []
+    told = past.measured.figures() if past.measured else {}
+    return [
+        {
+            "candidate": "(what ran before)",
+            "verdict": VERDICTS[0] if past.holds else "",
+            "accept length": figure(told.get("accept_length")),
+            "tok/s": figure(told.get("tok_s"), 1),
+            "speed-up": figure(told.get("speedup")),
+            "left": "runs" if left.what == "before" else "",
+            "run": past.run,
+        }
+    ]
+
+
+def _baseline(base: Against | None) -> list[dict[str, str]]:
+    if base is None:
+        return []
+    return [{"candidate": "(without a draft)", "tok/s": figure(base.figures.get("tok_s"), 1), "run": base.run}]
+
+
+def beside(tried: Sequence[Tried]) -> str:
+    """Which others are within the noise of the best one, so that chance chose between them; "" where none is."""
+    first = best(tried)
+    if first is None or first.tok_s is None:
+        return ""
+    others = [one for one in tried if one is not first and one.code == 0 and one.tok_s]
+    near = [one.candidate.name for one in others if one.tok_s and _same(first.tok_s, one.tok_s)]
+    return f"within the noise of {first.candidate.name}: {', '.join(near)}" if near else ""
+
+
+def _same(one: Figure, other: Figure) -> bool:
+    """Whether 1 lies in the band of their ratio; without a band nobody can tell them apart."""
+    ratio = statistics.ratio(one, other)
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return ratio is not None
+    return ratio.low <= 1 <= ratio.high
+
+
+def document(tried: Sequence[Tried], left: Left, before: Past | None, exit_code: int) -> dict[str, Any]:
+    """The document of `--json`."""
+    base = next((base for one in tried if (base := one.measured and one.measured.baseline)), None)
+    return {
+        "exit_code": exit_code,
+        "candidates": [_told(one) for one in tried],
+        "before": before and {"run": before.run, "holds": before.holds, **_figures(before.measured)},
+        "baseline": base and base.model_dump(mode="json", include={"run", "at", "tok_s"}),
+        "left": {"what": left.what, "of": left.of, "run": left.run},
+    }
+
+
+def _told(one: Tried) -> dict[str, Any]:
+    return {
+        "candidate": one.candidate.name,
+        "ckpt": one.candidate.ckpt,
+        "words": list(one.candidate.words),
+        "run": one.run,
+        "exit_code": one.code,
+        "verdict": VERDICTS.get(one.code, "failed"),
+        "why": one.why,
+        "seconds": round(one.seconds, 1),
+        **_figures(one.measured),
+    }
+
+
+def _figures(measured: Measurement | None) -> dict[str, Any]:
+    figures = measured.figures() if measured else {}
+    return {name: told.model_dump(mode="json") for name, told in figures.items()}
