@@ -34,6 +34,7 @@ ORDER = (
     "check",
     "ckpt",
     "history",
+    "diff",
     "report",
     "hosts",
     "hold",

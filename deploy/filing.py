@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deploy import __version__, git, looking, scrub
+from deploy import __version__, git, looking, scrub, words
 from deploy.abreast import on_all
 from deploy.config import documents
 from deploy.errors import DeployError, Interrupted, Locked, Unreachable
@@ -44,7 +44,7 @@ class Filing:
             "versions.json": _json(self._versions({})),
         })  # fmt: skip
         for node in self.nodes:
-            files = {"launch.sh": node.launch_script, "env": node.shown_environment}
+            files = {"launch.sh": node.launch_script, "env": environment(node)}
             yield _filed(node.host.name, "its command", files, self.folders[node.host.name][0])
 
     def ended(self, failures: Iterable[Failure]) -> Iterator[Event]:
@@ -103,6 +103,11 @@ class Filing:
                 told |= {"engine_python": place.engine.version, "engine_cuda": place.engine.cuda}
             hosts[node.host.name] = {name: value for name, value in told.items() if value not in (None, "", [])}
         return {"tool": __version__, "python": platform.python_version(), "hosts": hosts}
+
+
+def environment(node: Node) -> str:
+    """A node's environment as the file that sh sources, with `***` for each secret."""
+    return words.environment(node.env) + "".join(f"{variable}=***\n" for variable in node.secret_variables)
 
 
 def redacted(told: Mapping[str, Any]) -> dict[str, Any]:

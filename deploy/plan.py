@@ -107,11 +107,6 @@ class Node:
         return {named[flag] or name: name for name, flag in self.profile.secrets.items() if flag in named}
 
     @property
-    def shown_environment(self) -> str:
-        """Its environment as the file that sh sources, with `***` for each secret."""
-        return words.environment(self.env) + "".join(f"{variable}=***\n" for variable in self.secret_variables)
-
-    @property
     def secret_flags(self) -> dict[str, str]:
         """The other ones, {flag: secret's name}."""
         return _secret_flags(self.profile, self.engine)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
-from deploy import compare, drafts
+from deploy import compare, drafts, filing
 from deploy.checks import flags
 from deploy.errors import ConfigError
 from deploy.findings import Finding
@@ -59,7 +59,7 @@ def _node(node: Node, session: Session, failed: dict[str, Any]) -> dict[str, Any
         "draft": node.draft
         and {"from": node.draft.source, "release": node.draft.digest, "bytes": node.draft.manifest.size},
         "launch.sh": node.launch_script,
-        "env file": node.shown_environment,
+        "env file": filing.environment(node),
         "flags": [asdict(one) for one in _flags(node, session) if one.verdict != "PASS"] if _new(now) else [],
         "now": now,
     }
