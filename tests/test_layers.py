@@ -28,7 +28,7 @@ LAYERS = [
     "remote facts",
     "state visible foreign",
     "owned ending leftovers releases asking answer identity compare secret tunnel timings loading watch evidence flags",
-    "looking theirs loads baseline witnessing simulating circumstances",
+    "looking theirs loads lastgood baseline witnessing simulating circumstances",
     "standing",
     "hooks drafts checks rollback death",
     "probes diagnosis",

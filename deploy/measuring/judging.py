@@ -49,12 +49,12 @@ class Judged:
         return HOLDS[self.state]
 
     def line(self) -> str:
-        """In words: the value with its band, the bar, and what comes of it."""
+        """In words: the value with its band, what is wanted, and why it cannot be told, where it cannot."""
         value = "not measured" if self.measured is None else f"{self.measured:.4g}"
         noise = f" ± {self.margin:.2g}" if self.margin else ""
         after = f" ({self.rounds} round{'s' if self.rounds > 1 else ''})" if noise and self.rounds else ""
         bar = f" = {self.bar:.4g}, of run {self.run}" if self.run and self.bar is not None else ""
-        return f"{self.name} {value}{noise}{after}, wanted {self.wanted}{bar}{f': {self.why}' if self.why else ''}"
+        return f"{self.name} {value}{noise}{after} {self.wanted}{bar}{f' ({self.why})' if self.why else ''}"
 
     def to_json(self) -> dict[str, Any]:
         """For verdict.json."""
