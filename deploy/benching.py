@@ -24,6 +24,7 @@ from deploy.remote import LONG, Remote
 from deploy.witnessing import Mark
 
 WARM_UP = 16  # tokens of each warm-up answer: what is set up lazily is set up with the first ones
+LEAST = 4  # requests of a warm-up
 UNCOUNTED = "an answer without token counts"
 TOLD = 0.5  # seconds between two words on how far it is
 
@@ -38,6 +39,7 @@ class Going:
     samples: list[Sample] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     counters: Totals | None = None  # the server's, after the last round
+    late: bool = False  # whether it counts too late, or not at all
     mark: Mark | None = None  # of the log, before the first one
     began: float = field(default_factory=time.monotonic)
 
@@ -128,8 +130,9 @@ def _rounds(wanted: Sequence[Round], node: Node, remote: Remote, *, warm: bool) 
     load = loads.load(node.profile.bench.load)
     going = Going(planned=sum(len(one.prompts) for one in wanted), rounds=wanted[-1].number)
     for one in {one.concurrency: one for one in wanted}.values() if warm else ():
-        few = min(WARM_UP, one.max_tokens)
-        _answered(_ran(replace(one, number=0, max_tokens=few), load, going, node, remote), remote)
+        few, asked = min(WARM_UP, one.max_tokens), one.prompts[: max(LEAST, 2 * one.concurrency)]
+        warm_up = replace(one, number=0, max_tokens=few, prompts=asked)
+        _answered(_ran(warm_up, load, going, node, remote), remote)
     going.counters, going.mark, going.began = (
         counted.rested(node, remote),
         witnessing.begin(node, remote),
@@ -191,15 +194,18 @@ def _turn(wanted: Round, ran: Ran, going: Going, node: Node, remote: Remote) -> 
     """How the round went, with what the server counted since the one before."""
     before, ours = going.counters, [sample for sample in ran.samples if not sample.error]
     tokens = sum(sample.tokens for sample in ours)
-    going.counters = before and counted.settled(
-        node,
-        remote,
-        lambda now: (
-            before.requests is None
-            or now.requests is None
-            or (now.requests - before.requests >= len(ours) and now.generated - before.generated >= tokens)
-        ),
-    )
+
+    def enough(now: Totals) -> bool:
+        if before is None or before.requests is None or now.requests is None:
+            return True
+        return now.requests - before.requests >= len(ours) and now.generated - before.generated >= tokens
+
+    if before:
+        # one that counts late, or never, is waited for once more at the end, and not in each round
+        last = len(going.samples) + len(ran.samples) >= going.planned
+        patience = 0.0 if going.late and not last else counted.SETTLED
+        going.counters, in_time = counted.settled(node, remote, enough, patience)
+        going.late = going.late or not in_time
     moved = acceptance.between(before, going.counters)
     return Turn(
         concurrency=wanted.concurrency,

@@ -37,11 +37,15 @@ def rested(node: Node, remote: Remote) -> Totals | None:
     return last
 
 
-def settled(node: Node, remote: Remote, enough: Callable[[Totals], bool]) -> Totals | None:
-    """Once it has counted `enough`, or had its time to: an answer may arrive before its last step is counted."""
-    deadline = time.monotonic() + SETTLED
+def settled(
+    node: Node, remote: Remote, enough: Callable[[Totals], bool], patience: float = SETTLED
+) -> tuple[Totals | None, bool]:
+    """(its counters, whether they are `enough`), at most so many seconds later: an answer may arrive before its last
+    step is counted.
+    """
+    deadline = time.monotonic() + patience
     while True:
         told = now(node, remote)
-        if told is None or enough(told) or time.monotonic() > deadline:
-            return told
+        if told is None or (done := enough(told)) or time.monotonic() >= deadline:
+            return told, told is None or done
         remote.pause(0.05)

@@ -122,6 +122,14 @@ class Handler(fake_server.Handler):
             threading.Timer(ODD["vllm"].get("late", 0), count, [answer["usage"]["completion_tokens"]]).start()
         return {**answer, **({"timings": ODD["timings"]} if "timings" in ODD else {})}
 
+    def _counted(self, base, asked, meta):
+        """The same at the end of a stream."""
+        told = {**meta, **ODD.get("meta", {})}
+        for chunk in super()._counted(base, asked, told):
+            yield {**chunk, **({"timings": ODD["timings"]} if "timings" in ODD else {})}
+        if "vllm" in ODD:
+            threading.Timer(ODD["vllm"].get("late", 0), count, [meta["completion_tokens"]]).start()
+
     def _model_card(self):
         root = {"root": self._path_of_model()} if "vllm" in ODD else {}
         return {**super()._model_card(), **root}

@@ -77,6 +77,7 @@ class Conversation:
     version: str | None = None
     ids: tuple[int, ...] | None = None
     rank: int | None = None
+    salt: str = ""  # what a server keeps of prompts is not shared between questions of different salts
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ def streamed(asked: Conversation) -> Streamed:
         more["ignore_eos"] = True
     if asked.rank is not None:
         more["routed_dp_rank"] = asked.rank
+    if asked.salt:
+        more["cache_salt"] = asked.salt
     return _chat.streamed(asked, ("usage", "completion_tokens"), **more)
 
 

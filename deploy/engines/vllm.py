@@ -222,6 +222,8 @@ def streamed(asked: Conversation) -> Streamed:
     more: dict[str, Any] = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
     if asked.fixed_length:
         more["ignore_eos"] = True
+    if asked.salt:
+        more["cache_salt"] = asked.salt
     return _chat.streamed(asked, ("usage", "completion_tokens"), **more)
 
 

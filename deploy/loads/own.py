@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -24,6 +25,7 @@ from deploy.remote import Remote
 COUNTS = True
 SILENT = 60.0  # seconds; the client says every second how far it is
 INFO_TIMEOUT = 10.0  # seconds for the server to say its version
+UNSHOWN = ("messages", "text", "input_ids", "cache_salt")  # of each question its own
 LISTEN = 0.5  # seconds between looks at whether the run is being stopped
 
 
@@ -66,8 +68,11 @@ def _version(node: Node, remote: Remote) -> str | None:
 
 
 def _questions(wanted: Round, node: Node, remote: Remote) -> tuple[list[Streamed], str]:
-    """One for each prompt, and what is to be known of them."""
-    version, note = _version(node, remote), ""
+    """One for each prompt, and what is to be known of them.
+
+    Salted: whatever the server keeps of a prompt, a round that asks it again takes as long as the first.
+    """
+    version, note, salt = _version(node, remote), "", secrets.token_hex(8)
     ids: Sequence[tuple[int, ...] | None] = [None] * len(wanted.prompts)
     if node.engine.wants_ids(version):
         ids = _chat_ids.of(wanted.prompts, node, remote) or ids
@@ -85,6 +90,7 @@ def _questions(wanted: Round, node: Node, remote: Remote) -> tuple[list[Streamed
                 version=version,
                 ids=tokens,
                 rank=number % ranks if ranks > 1 else None,
+                salt=f"{salt}-{number}",
             )
         )
         for number, (prompt, tokens) in enumerate(zip(wanted.prompts, ids, strict=True))
@@ -107,7 +113,7 @@ def _counters(told: dict[str, Any], question: Streamed, node: Node) -> Counters 
 
 def _command(questions: Sequence[Streamed], wanted: Round, node: Node) -> str:
     """What a stranger would need to ask the same; the prompts are recorded beside it."""
-    body = {name: value for name, value in questions[0].body.items() if name not in ("messages", "text", "input_ids")}
+    body = {name: value for name, value in questions[0].body.items() if name not in UNSHOWN}
     return (
         f"{len(questions)} times POST http://127.0.0.1:{node.port}{questions[0].path} {json.dumps(body)} "
         f"from the host itself, {wanted.concurrency} at once"
