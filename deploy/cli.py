@@ -34,6 +34,7 @@ ORDER = (
     "check",
     "ckpt",
     "history",
+    "show",
     "diff",
     "report",
     "hosts",

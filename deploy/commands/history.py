@@ -18,7 +18,6 @@ from deploy.commands._recorded import folder_of_runs
 if TYPE_CHECKING:
     from deploy.events import Event
     from deploy.record import RunSummary
-    from deploy.render import State
 
 COMMAND = 40  # characters of it in the list: one long command must not make every row wide
 ENDING = 30  # characters that how it ended needs beside the columns; with less room it has a line of its own
@@ -49,6 +48,7 @@ def history(
       deploy history --hosts all
     """
     from deploy import record
+    from deploy.commands import show
 
     _refuse(run, as_json=as_json, **replay)
     if hosts is not None:
@@ -60,10 +60,8 @@ def history(
     folder = record.find(runs, run)
     if replay["replay"]:
         _replay(record.read(folder), **replay)
-    elif as_json:
-        click.echo(json.dumps(_document(folder), indent=2, default=str))
     else:
-        _show(folder)
+        show.tell(folder, as_json=as_json)
     return None
 
 
@@ -165,42 +163,3 @@ def _paced(events: Iterator[Event], speed: float) -> Iterator[Event]:
             time.sleep(max(event.at - before, 0.0) / speed)
         before = event.at
         yield event
-
-
-def _state(folder: Path) -> State:
-    from functools import reduce
-
-    from deploy import record, render
-
-    return reduce(render.fold, record.read(folder), render.State())
-
-
-def _show(folder: Path) -> None:
-    from deploy.render import Screen, live
-
-    live.still(_state(folder), Screen(sys.stdout, sys.stderr, os.environ))
-
-
-def _document(folder: Path) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from deploy import record
-
-    state = _state(folder)
-    ended = state.ended
-    steps = [
-        {"host": row.host, "step": step, "state": cell.mark, "seconds": cell.seconds, "text": cell.text}
-        for row in state.rows.values()
-        for step, cell in row.cells.items()
-    ]
-    return {
-        **asdict(record.summary(folder)),
-        "folder": str(folder),
-        "verdict": dict(ended.facts.get("verdict") or {}) if ended else {},
-        "steps": steps,
-        "phases": {event.host: event.facts["phases"] for event in record.read(folder) if "phases" in event.facts},
-        "findings": [event.to_json() for event in state.findings],
-        "failures": [event.to_json() for event in state.failures],
-        "evidence": [event.to_json() for event in state.evidence],
-        "notes": list(state.notes),
-    }

@@ -22,10 +22,18 @@ _WIDEST: Final = 120  # columns of a box: longer lines are hard to read
 
 def ending(state: State) -> Group:
     """All that is to be told below the grid once a run is over."""
-    parts: list[RenderableType] = [*_findings(state), *_boxes(state), *_evidence(state)]
-    parts += [Text(f"! {one_line(note)}", "yellow") for note in state.notes]
-    parts += _verdict(state)
-    return Group(*parts)
+    return Group(details(state), verdict(state))
+
+
+def details(state: State) -> Group:
+    """Findings, failures, evidence and notes."""
+    notes = [Text(f"! {one_line(note)}", "yellow") for note in state.notes]
+    return Group(*_findings(state), *_boxes(state), *_evidence(state), *notes)
+
+
+def verdict(state: State) -> Group:
+    """How it ended, in one line, and each gate; nothing where it has not."""
+    return Group(*_verdict(state))
 
 
 def _findings(state: State) -> Iterator[RenderableType]:

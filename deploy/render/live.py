@@ -11,7 +11,7 @@ from rich.text import Text
 
 from deploy.events import Event
 from deploy.render import Screen
-from deploy.render._ending import ending
+from deploy.render._ending import details, ending, verdict
 from deploy.render._grid import Grid
 from deploy.render._lines import Lines
 from deploy.render._sink import Sink
@@ -72,11 +72,11 @@ def console_on(screen: Screen, stream: TextIO | None = None) -> Console:
 
 
 def still(state: State, screen: Screen) -> None:
-    """The picture that a run left behind, once more, on stdout."""
+    """How a run ended, and the picture that it left behind, on stdout."""
     console = console_on(screen, screen.stdout)
-    console.print(Grid(left(state), state.at), ending(state))
     if state.ended is None:
-        console.print(Text("… the record ends here: its client was killed, or is still at it", "yellow"))
+        console.print(Text("… the record ends early: its client was killed, or is still at it", "yellow"))
+    console.print(verdict(state), Grid(left(state), state.at), details(state))
 
 
 def view(screen: Screen) -> Live:
