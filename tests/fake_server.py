@@ -663,9 +663,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _chat(self):
         asked = json.loads(self.body or b"{}")
         prompt = str(asked["messages"][-1]["content"])
-        words, finish, meta = self.server_of.generate(
-            prompt, int(asked.get("max_tokens") or 128), bool(asked.get("stream"))
-        )
+        limit = int(asked.get("max_completion_tokens") or asked.get("max_tokens") or 128)
+        words, finish, meta = self.server_of.generate(prompt, limit, bool(asked.get("stream")))
         base = {"id": meta["id"], "created": int(time.time()), "model": self.server_of.model}
         if asked.get("stream") and asked.get("return_meta_info"):  # as the real one
             self._answer(400, {"object": "error", "message": "return_meta_info is not supported with streaming."})

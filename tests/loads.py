@@ -28,11 +28,11 @@ def here(folder: Path, said: list[Event] | None = None, *, key: str = "") -> Rem
     return made
 
 
-def node(port: int, engine: str = "command", **fields: Any) -> Node:
+def node(port: int, name: str = "command", /, **fields: Any) -> Node:
     """A server that is there already."""
-    argv = {"args": {"argv": ["server"]}} if engine == "command" else {}
-    told = {"engine": {"name": engine}, "model": {"path": "/m", "name": "tiny"}, "port": port, "gpus": 0}
-    profile = Profile.model_validate({"name": "x", "hosts": "all", **told, **argv, **fields})
+    told: dict[str, Any] = {"engine": {"name": name}, "model": {"path": "/m", "name": "tiny"}, "gpus": 0}
+    told |= {"args": {"argv": ["server"]}} if name == "command" else {}
+    profile = Profile.model_validate({"name": "x", "hosts": "all", "port": port, **told, **fields})
     where = Host.model_validate({"name": "here", "transport": "local"})
     return plan.make({where: profile}, None, None).nodes[0]
 

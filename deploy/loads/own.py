@@ -5,28 +5,21 @@ from __future__ import annotations
 import json
 import math
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
-from deploy import asking, host, visible
+from deploy import visible
 from deploy.engines import Conversation, Counters, Streamed
-from deploy.engines._counts import count
-from deploy.errors import NoPython, NotReady, RemoteFailed, Unreachable
 from deploy.facts import gpus
-from deploy.loads import Progress, Ran, Round, _chat_ids
+from deploy.loads import Progress, Ran, Round, _arrivals, _chat_ids, _program, _version
 from deploy.measuring.prompts import Prompt
 from deploy.measuring.sample import Sample
 from deploy.plan import Node
 from deploy.remote import Remote
 
 COUNTS = True
-SILENT = 60.0  # seconds; the client says every second how far it is
-INFO_TIMEOUT = 10.0  # seconds for the server to say its version
 UNSHOWN = ("messages", "text", "input_ids", "cache_salt")  # of each question its own
-LISTEN = 0.5  # seconds between looks at whether the run is being stopped
 
 
 def run(wanted: Round, node: Node, remote: Remote, progress: Progress) -> Ran:
@@ -40,7 +33,9 @@ def run(wanted: Round, node: Node, remote: Remote, progress: Progress) -> Ran:
         "requests": [{"path": one.path, "body": one.body, "tokens": list(one.tokens)} for one in questions],
         "gpus": _gpus(node, remote),
     }
-    told = _told(asked, wanted, remote, progress)
+    total = len(questions)
+    deadline = math.ceil(total / wanted.concurrency) * wanted.timeout
+    told = _program.run("load", asked, remote, deadline=deadline, told=lambda done: progress(done, total))
     answers = zip(told["requests"], wanted.prompts, questions, strict=True)
     samples = [sample(one, prompt, wanted, _counters(one, question, node)) for one, prompt, question in answers]
     return Ran(
@@ -54,25 +49,12 @@ def run(wanted: Round, node: Node, remote: Remote, progress: Progress) -> Ran:
     )
 
 
-def _version(node: Node, remote: Remote) -> str | None:
-    """What the server says of itself; None where it says nothing."""
-    for path in node.engine.INFO:
-        try:
-            reply = asking.get(path, node, remote, timeout=INFO_TIMEOUT)
-        except NotReady:
-            return None
-        answer = asking.parsed(reply.body) if reply.status == 200 else None
-        if answer is not None:
-            return node.engine.loaded(answer).version
-    return None
-
-
 def _questions(wanted: Round, node: Node, remote: Remote) -> tuple[list[Streamed], str]:
     """One for each prompt, and what is to be known of them.
 
     Salted: whatever the server keeps of a prompt, a round that asks it again takes as long as the first.
     """
-    version, note, salt = _version(node, remote), "", secrets.token_hex(8)
+    version, note, salt = _version.of(node, remote), "", secrets.token_hex(8)
     ids: Sequence[tuple[int, ...] | None] = [None] * len(wanted.prompts)
     if node.engine.wants_ids(version):
         ids = _chat_ids.of(wanted.prompts, node, remote) or ids
@@ -120,45 +102,9 @@ def _command(questions: Sequence[Streamed], wanted: Round, node: Node) -> str:
     )
 
 
-def _told(asked: dict[str, Any], wanted: Round, remote: Remote, progress: Progress) -> dict[str, Any]:
-    """What the client on the host prints last."""
-    turns = math.ceil(len(wanted.prompts) / wanted.concurrency)
-    deadline = turns * wanted.timeout + SILENT
-    with closing(remote.spawn(*remote.interpreter, host.source("load"), deadline=deadline)) as process:
-        process.write(json.dumps(asked).encode() + b"\n")
-        for line in _lines(process, remote):
-            if "requests" in line:
-                return line
-            progress(line["done"], len(wanted.prompts))
-        status, words = process.poll(), process.read_stderr().decode(errors="replace").strip()
-    raise NoPython.seen(remote.host.name, status or 0, words) or RemoteFailed(
-        f"{remote.host.name}: the load generator ended with status {status}", status=status or 0, evidence=words[-1500:]
-    )
-
-
-def _lines(process: Any, remote: Remote) -> Iterator[dict[str, Any]]:
-    """The JSON lines of a program on the host; Interrupted when the run is being stopped."""
-    rest, silent = b"", 0.0
-    while True:
-        remote.pause(0)
-        try:
-            data = process.read(timeout=LISTEN)
-        except TimeoutError:
-            silent += LISTEN
-            if silent > SILENT:
-                raise Unreachable(f"{remote.host.name}: not a sign of life for {SILENT:.0f} s") from None
-            continue
-        if not data:
-            return
-        silent = 0.0
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            yield json.loads(line)
-
-
 def sample(told: dict[str, Any], prompt: Prompt, wanted: Round, counters: Counters | None) -> Sample:
     """From what the client told of one request, and the counters of its answer."""
-    first, first_tokens, chunks, counted_by = arrivals(told["chunks"], counters)
+    first, first_tokens, chunks, counted_by = _arrivals.of(told["chunks"], counters)
     return Sample(
         prompt=prompt.name,
         kind=prompt.kind,
@@ -175,33 +121,3 @@ def sample(told: dict[str, Any], prompt: Prompt, wanted: Round, counters: Counte
         error=told["error"],
         tokens_by=counted_by,
     )
-
-
-Arrivals = tuple[float | None, int, tuple[tuple[float, int], ...], str]
-
-
-def arrivals(chunks: Sequence[tuple[float, int | None, bool]], counters: Counters | None) -> Arrivals:
-    """(seconds to the first token, tokens that came with it, (gap, tokens) of each later chunk, who counted them).
-
-    Where the server tells with each chunk how many there are so far, by that; else all tokens spread over the chunks
-    that brought text.
-    """
-    if not chunks:
-        return None, 0, (), ""
-    counts = [(at, so_far) for at, so_far, _ in chunks if count(so_far)]
-    total = counters.generated if counters else None
-    told = len(counts) >= sum(text for _, _, text in chunks) and (total is None or counts[-1][1] == total)
-    if not told:
-        texts = [at for at, _, text in chunks if text]
-        total = len(texts) if total is None else total
-        counts = [(at, total * number // len(texts)) for number, at in enumerate(texts, 1)]
-    steps, seen = [], 0
-    last = {at: so_far for at, so_far in counts if so_far is not None}  # what came in one piece came at once
-    for at, so_far in last.items():
-        if so_far > seen:
-            steps.append((at, so_far - seen))
-            seen = so_far
-    if not steps:
-        return chunks[0][0], 0, (), "spread"
-    gaps = tuple((at - before, tokens) for (before, _), (at, tokens) in pairwise(steps))
-    return steps[0][0], steps[0][1], gaps, "server" if told else "spread"
