@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy import drafts, environments, failures, hooks, plan, registry, settings
+from deploy import drafts, environments, failures, hooks, loads, plan, prompts, registry, settings
 from deploy.checkpoint import manifest
 from deploy.engines._log import Signature
 from deploy.errors import ConfigError
@@ -67,6 +67,7 @@ def load(
     _look_at_draft(wish)
     _look_at_hooks(profile)
     _look_at_waivers(wish)
+    _look_at_questions(wish)
     return wish
 
 
@@ -96,6 +97,8 @@ def _settled(word: str, profile: Profile) -> str:
     key = PATHS.get(plain.partition("=")[0])
     if key == "draft.path" and profile.draft:
         return f"{key}={profile.draft.path}"
+    if plain.startswith("bench.prompts=") and isinstance(profile.bench.prompts, str):
+        return f"bench.prompts={profile.bench.prompts}"
     return f"{key}={profile.model.path}" if key == "model.path" else word
 
 
@@ -121,6 +124,20 @@ def _look_at_waivers(wish: Wish) -> None:
         if name not in known:
             where = wish.settings.origin("waive").where
             raise ConfigError(f"{where}: waive: there is no check {name!r}", remedy=registry.nearest(name, known))
+
+
+def _look_at_questions(wish: Wish) -> None:
+    """What would be asked once the server is up is read before it is started."""
+    bench = wish.profile.bench
+    for key, read in (
+        ("bench.prompts", lambda: prompts.wished(bench.prompts)),
+        ("bench.load", lambda: loads.load(bench.load)),
+    ):
+        try:
+            read()
+        except ConfigError as error:
+            where = wish.settings.origin(key).where
+            raise ConfigError(f"{where}: {key}: {error.what}", evidence=error.evidence, remedy=error.remedy) from error
 
 
 def _look_at_hooks(profile: Profile) -> None:

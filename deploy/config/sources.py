@@ -205,6 +205,8 @@ def _based(path: Key, value: Any, root: Path) -> Any:
     """A relative path taken from the folder of who says it."""
     if path in (("model", "path"), ("draft", "path")):
         return _absolute(value, root)
+    if path == ("bench", "prompts") and isinstance(value, str) and value.endswith((".jsonl", ".json")):
+        return _absolute(value, root)
     if path[0] == "hooks" and isinstance(value, list):
         return [_hook(hook, root) for hook in value]
     return value

@@ -89,7 +89,7 @@ def _documents(text: str) -> Iterator[tuple[int, Any]]:
         try:
             listed = json.loads(text)
         except (ValueError, RecursionError) as error:
-            yield 1, f"{error}"
+            yield 1, f"is no JSON: {error}"
             return
         yield from ((number, document) for number, document in enumerate(listed, 1))
         return
@@ -98,7 +98,7 @@ def _documents(text: str) -> Iterator[tuple[int, Any]]:
             try:
                 yield number, json.loads(line)
             except (ValueError, RecursionError) as error:
-                yield number, f"{error}"
+                yield number, f"is no JSON: {error}"
 
 
 def _word(document: Any, key: str, otherwise: str) -> str:

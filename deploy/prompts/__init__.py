@@ -26,7 +26,7 @@ def wished(said: str | Sequence[str]) -> Set:
         known = [MIXED, *files]
         close = difflib.get_close_matches(said, known, n=1)
         remedy = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}; or a .jsonl file"
-        raise ConfigError(f"bench.prompts: there is no set of prompts {said!r}", remedy=remedy)
+        raise ConfigError(f"there is no set of prompts {said!r}", remedy=remedy)
     return _read(files[said], said)
 
 
@@ -44,6 +44,6 @@ def _file(file: Path) -> Set:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"bench.prompts: {file} cannot be read", evidence=str(error), remedy="a relative path is the project's"
+            f"{file} cannot be read", evidence=str(error), remedy="a relative path is the project's"
         ) from error
     return Set(file.name, prompts.parse(text, str(file)))

@@ -164,6 +164,8 @@ def test_the_hosts_are_those_that_the_profile_names(load):
         ("secrets=[A, B]", "secrets.B", "env"),
         ("secrets.KEY=api-key", "secrets.KEY", "api-key"),
         ("hooks.ready=[hooks/ping]", "hooks.ready", "{cwd}/hooks/ping"),
+        ("bench.prompts=mine.jsonl", "bench.prompts", "{cwd}/mine.jsonl"),
+        ("bench.prompts=code", "bench.prompts", "code"),
     ],
 )
 def test_a_word_is_read_as_its_key_wants_it(load, tmp_path, word, key, expected):
