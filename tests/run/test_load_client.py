@@ -61,31 +61,6 @@ def test_as_many_are_asked_at_once_as_are_wanted_and_connections_are_kept(tmp_pa
     assert sorted(body["messages"][0]["content"] for body in server.asked) == [f"question {n}" for n in range(9)]
 
 
-def test_a_chunk_may_bring_several_tokens(tmp_path: Path) -> None:
-    """As a verify step does: they are counted by what the server says, not by its chunks."""
-    steps = [event("a", **usage(1)), event("bcd", **usage(4)), event("ef", **usage(6)), event("g", "length")]
-    script = [(0.0, CLOSE), *((PACE, step) for step in steps), (PACE, last(7))]
-    with scripted(lambda *_: script) as server:
-        one = ran(tmp_path, server.port, "vllm").samples[0]
-    assert (one.first_tokens, [tokens for _, tokens in one.chunks]) == (1, [3, 2, 1])
-    assert (one.tokens, one.tokens_by, one.finish, one.text) == (7, "server", "length", "abcdefg")
-
-
-def test_tokens_that_nobody_counts_are_spread_over_the_chunks_and_that_is_told(tmp_path: Path) -> None:
-    steps = [event(), event("a"), event("b"), event("c"), event(finish="stop")]
-    with scripted(lambda *_: [(0.0, CLOSE), *((PACE, step) for step in steps), (0.0, last(7))]) as server:
-        one = ran(tmp_path, server.port).samples[0]
-    assert (one.first_tokens, [tokens for _, tokens in one.chunks], one.tokens_by) == (2, [2, 3], "spread")
-
-
-def test_what_came_in_one_piece_came_at_once(tmp_path: Path) -> None:
-    steps = [event("a", **usage(1)), event("b", **usage(2)) + event("c", **usage(3)) + event("d", **usage(4))]
-    script = [(0.0, CLOSE), *((PACE, step) for step in steps), (PACE, event(finish="stop") + last(4))]
-    with scripted(lambda *_: script) as server:
-        one = ran(tmp_path, server.port, "vllm").samples[0]
-    assert (one.first_tokens, [tokens for _, tokens in one.chunks]) == (1, [3])
-
-
 # ---- how it may be written ---------------------------------------------------------------------------------------
 
 WHOLE = event("Hal") + event("lö ") + event("Welt", "stop") + last(3)
@@ -132,14 +107,6 @@ def test_an_answer_is_read_however_it_is_written(tmp_path: Path, form: str) -> N
     ] * 2
 
 
-def test_thoughts_are_tokens_too(tmp_path: Path) -> None:
-    thought = {"choices": [{"delta": {"reasoning_content": "hm "}}]}
-    script = [(0.0, CLOSE + b"data: " + json.dumps(thought).encode() + b"\n\n"), (PACE, event("4", "stop") + last(2))]
-    with scripted(lambda *_: script) as server:
-        one = ran(tmp_path, server.port).samples[0]
-    assert (one.text, one.tokens, one.first_tokens, len(one.chunks)) == ("hm 4", 2, 1, 1)
-
-
 def test_a_kept_connection_that_was_closed_meanwhile_is_no_fault(tmp_path: Path) -> None:
     """Some servers close it after each answer without saying so."""
     whole = STREAM + b"content-length: %d\r\n\r\n" % len(WHOLE) + WHOLE
@@ -170,8 +137,8 @@ WRONG: dict[str, tuple[Script, str]] = {
         "no stream of events, but text/html",
     ),
     "no HTTP": ([(0.0, b"SSH-2.0-OpenSSH\r\n\r\n")], "no HTTP"),
-    "no end": ([(0.0, CLOSE + event("a")), (60.0, b"")], "no end of the answer within 0.3 s"),
-    "not a word": ([(60.0, b"")], "no end of the answer within 0.3 s"),
+    "no end": ([(0.0, CLOSE + event("a")), (60.0, b"")], "no end of the answer within 1 s"),
+    "not a word": ([(60.0, b"")], "no end of the answer within 1 s"),
 }
 
 
@@ -179,7 +146,7 @@ WRONG: dict[str, tuple[Script, str]] = {
 def test_what_goes_wrong_is_told_of_that_request_alone(tmp_path: Path, case: str) -> None:
     script, words = WRONG[case]
     with scripted(lambda number, _: script if number == 0 else [(0.0, USUAL), (0.0, b"")]) as server:
-        done = ran(tmp_path, server.port, count=2, timeout=0.3)
+        done = ran(tmp_path, server.port, count=2, timeout=1.0 if "within" in words else 20.0)
     assert words in done.samples[0].error
     assert (done.samples[1].error, done.samples[1].text) == ("", "Hallö Welt")
 
