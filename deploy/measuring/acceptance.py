@@ -129,14 +129,25 @@ def _more(before: int | None, after: int | None) -> int | None:
 
 
 def strangers(counted: Totals, own: Sequence[Counters]) -> str:
-    """Why what a server counted is not that of our own requests alone; "" where it is.
+    """Why a server counted more than our own requests; "" where it did not.
 
     A request of somebody else that has not ended shows by its tokens.
     """
     generated = sum(request.generated for request in own)
-    if (counted.requests, counted.generated) == (len(own), generated):
+    if (counted.requests or 0) <= len(own) and counted.generated <= generated:
         return ""
     return (
         f"others asked meanwhile: the server counted {counted.requests} requests and {counted.generated} tokens, "
         f"of which {len(own)} and {generated} are ours"
+    )
+
+
+def short(counted: Totals, own: Sequence[Counters]) -> str:
+    """Why a server that counted less than our own requests tells nothing of them; "" where it did not."""
+    generated = sum(request.generated for request in own)
+    if counted.generated >= generated and (counted.requests is None or counted.requests >= len(own)):
+        return ""
+    return (
+        f"the server tells no acceptance with its answers, and of our {len(own)} requests and {generated} tokens it "
+        f"counted only {counted.requests} and {counted.generated}"
     )

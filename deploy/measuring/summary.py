@@ -165,7 +165,8 @@ def _accepted(on: On, turns: Sequence[Turn], samples: Sequence[Sample], source: 
     counted = [totals(turn.counted) for turn in turns if turn.counted and turn.counted.steps is not None]
     by_server = acceptance.over(own) is None and len(counted) == len(turns) > 0
     told: Sequence[Counters] = counted if by_server else own
-    if wrong := acceptance.impossible(told, on.num_steps):
+    less = acceptance.short(acceptance.together(counted), own) if by_server else ""
+    if wrong := acceptance.impossible(told, on.num_steps) or less:
         return None, wrong
     found = acceptance.over(told)
     if found is None:

@@ -103,7 +103,9 @@ def of_counters(counted: Totals | None, own: Own, path: str | None) -> Witness |
     ours = acceptance.over(own.answers)
     if counted is None or ours is None or not counted.steps or path is None:
         return None
-    if counted.requests is not None and acceptance.strangers(counted, own.answers):
+    if counted.requests is not None and (
+        acceptance.strangers(counted, own.answers) or acceptance.short(counted, own.answers)
+    ):
         return None
     if counted.accepted is None:
         return _by_tokens(counted.generated, counted.steps, ours, path)
