@@ -45,23 +45,24 @@ def of_log(how: Written, lines: Iterable[str], own: Own, tokens: int | None) -> 
         return None
     if not how.every:
         return _by_counts(found, ours)
-    apart = 2 * (how.every - 1) * own.streams + len(own.answers)
-    return _by_steps(how.every, found, ours, apart, tokens)
+    return _by_steps(how.every, found, ours, 2 * (how.every - 1) * own.streams + len(own.answers), tokens)
 
 
 def _by_steps(every: int, found: Sequence[Line], ours: Acceptance, apart: int, tokens: int | None) -> Witness:
     """Each line weighs as the steps that it is of. `apart` steps at most are in only one of the counts: those of a line
-    at either end of the time, and one a request, which is run ahead when its answer has ended already.
+    at either end of the time, and one a request, which is run ahead when its answer has ended already. Where each step
+    has a line, they are as many as the lines are more.
     """
     weights = [int(one["streams"] or 1) for one in found]
     lengths = [float(one["length"] or 0) for one in found]
     length = sum(w * one for w, one in zip(weights, lengths, strict=True)) / sum(weights)
-    most = (tokens or 4) - 1
-    allowed = ROUNDED + most * apart / max(ours.steps, every * sum(weights))
-    note = f"of {len(found)} lines of {every} steps; it may differ by {allowed:.2f}{_rate(found, tokens)}"
+    most, steps = (tokens or 4) - 1, every * sum(weights)
+    if every == 1:
+        apart = min(apart, abs(steps - ours.steps))
+    allowed = ROUNDED + most * apart / max(ours.steps, steps)
     agrees = None if allowed >= most / 2 else abs(length - ours.length) <= allowed
-    if agrees is None:
-        note = f"of {len(found)} lines of {every} steps: too few to be compared{_rate(found, tokens)}"
+    exactly = "too few to be compared" if agrees is None else f"it may differ by {allowed:.3f}"
+    note = f"{steps} verify steps in {len(found)} lines, the answers' {ours.steps}: {exactly}{_rate(found, tokens)}"
     return Witness(source=LOG, accept_length=round(length, 3), agrees=agrees, note=note)
 
 
