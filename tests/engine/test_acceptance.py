@@ -72,7 +72,8 @@ def served(made: Deployment, *words: str) -> Served:
     done = made.run(*words)
     runs = made.project.folder / "runs"
     last = max(runs.glob("*/hosts/localhost/bench.json"), key=lambda path: path.stat().st_mtime_ns)
-    return Served(done, Measurement.model_validate_json(last.read_text()), made.project.told("verdict")[-1])
+    verdict = next(iter(made.project.told("verdict")), {})  # the gate's own
+    return Served(done, Measurement.model_validate_json(last.read_text()), verdict)
 
 
 @pytest.fixture(scope="module")
