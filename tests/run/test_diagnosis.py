@@ -31,6 +31,7 @@ CASES = {
     "a part": Case("", 1.6, "only a part of the draft is accepted", ("aux ids", "cannot tell")),
     "a part, and a file says why": Case("unknown-prefix", 1.6, "only a part of the draft", ("loader", "FAIL")),
 }
+IN_CI = ("nothing, and a file says why", "a part")
 
 
 def diagnosis(project: Project) -> Mapping[str, Any]:
@@ -38,7 +39,7 @@ def diagnosis(project: Project) -> Mapping[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [pytest.param(name, marks=[pytest.mark.full] * (name not in IN_CI)) for name in CASES])
 def test_what_the_files_say_of_it_is_told_with_the_gate(project: Project, tmp_path: Path, case: str) -> None:
     draft, length, title, first = (getattr(CASES[case], name) for name in ("draft", "length", "title", "first"))
     path = places.broken(draft, tmp_path / "drafts") if draft else EXAMPLES / "draft"
