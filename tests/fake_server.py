@@ -81,6 +81,7 @@ class Fake:
     answer: str = ""  # the text of every answer
     reasoning: str = ""  # "only": the answer stands in reasoning_content; "both": thoughts there, the answer in content
     accept_length: float = 0.0  # 0: 3.0 with a draft, no figures without one
+    wanes: float = 0.0  # by so much less is the accept length of each generation than that of the one before
     acceptance: bool = True  # false: no spec_* figures in any answer
     unready_seconds: float = 0.0  # after the ready line: 503 on health, readiness and generation
     codes: dict[str, int] = dataclasses.field(default_factory=dict)  # {"/health": 500}: this status on that path
@@ -492,7 +493,8 @@ class Server:
         offered = self.options.speculative_num_draft_tokens - 1
         if not self.fake.acceptance or not self.accept_length or generated < 2:
             return {}
-        steps = max(1, round((generated - 1) / min(self.accept_length, offered + 1)))
+        length = max(1.0, self.accept_length - self.fake.wanes * self.generations)
+        steps = max(1, round((generated - 1) / min(length, offered + 1)))
         accepted = min(generated - 1 - steps, steps * offered)
         histogram = [0] * (offered + 1)
         histogram[accepted // steps] = steps - accepted % steps
