@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,7 +18,8 @@ from deploy.measuring.measurement import Acceptance, Measurement, Part
 Says = Literal["FAIL", "WARN", "cannot tell", "ok"]
 ORDER: tuple[Says, ...] = ("FAIL", "WARN", "cannot tell", "ok")
 SAYS: dict[str, Says] = {"FAIL": "FAIL", "WARN": "WARN", "UNKNOWN": "cannot tell"}
-LINES = 3  # of a finding's evidence, as text
+LINES = 2  # of a finding's evidence, as text
+MOST = 3  # causes that are told in full
 
 
 class Cause(Part):
@@ -49,12 +50,23 @@ class Diagnosis(Part):
         return tuple(cause for cause in self.causes if cause.says == "FAIL")
 
     def lines(self) -> list[str]:
-        """As text: the title, and each cause with what the files say of it."""
+        """As text for a narrow place: what the files say is wrong in full, what they cannot tell and what they rule out
+        in a line each; all of it is in the document.
+        """
         if not self.causes:
             return [self.title]
         by = f" ({self.by})" if self.by else ""
-        told = f"what may be why, the likeliest first, and what the draft's files say of it{by}:"
-        return [self.title, told, *(line for n, cause in enumerate(self.causes, 1) for line in _lines(n, cause))]
+        suspects = [cause for cause in self.causes if cause.says in ("FAIL", "WARN")]
+        unknown = [cause for cause in self.causes if cause.says == "cannot tell"]
+        ruled_out = [cause for cause in self.causes if cause.says == "ok"]
+        return [
+            self.title,
+            f"what may be why, the likeliest first, and what the draft's files say of it{by}:",
+            *(line for cause in suspects[:MOST] for line in _whole(cause)),
+            *(f"- {cause.says}: {cause.name}: {one_line(cause.what)}" for cause in suspects[MOST:]),
+            *_unknown(unknown, first=not suspects),
+            *_ruled_out(ruled_out, short=bool(suspects)),
+        ]
 
 
 @dataclass(frozen=True)
@@ -163,12 +175,29 @@ def _cause(row: Row, findings: Sequence[Finding], measured: Measurement, doctor:
     return Cause(**told, says=says, what=fine or "no file says anything of it", next=row.next)
 
 
-def _lines(number: int, cause: Cause) -> list[str]:
-    """A cause that the files rule out takes one line."""
-    lines = [f"{number}. {cause.title}", f"   {cause.says}: {one_line(cause.what)}"]
-    if cause.says == "ok":
-        return [f"{number}. not {cause.name}: {one_line(cause.what)}"]
-    lines += [f"     {one_line(line)}" for line in cause.evidence.splitlines()[:LINES]]
-    lines += [f"   measured: {cause.seen}"] if cause.seen not in ("", cause.what) else []
-    lines += [f"   would look like: {cause.looks_like}"] if cause.looks_like else []
-    return [*lines, f"   next: {cause.next}"] if cause.next else lines
+def _whole(cause: Cause) -> list[str]:
+    lines = [f"- {cause.title}", f"  {cause.says}: {one_line(cause.what)}"]
+    lines += [f"    {one_line(line)}" for line in cause.evidence.splitlines()[:LINES]]
+    lines += [f"  measured: {cause.seen}"] if cause.seen not in ("", cause.what) else []
+    return [*lines, f"  next: {cause.next}"]
+
+
+def _unknown(told: Sequence[Cause], *, first: bool) -> Iterator[str]:
+    """What of several is said in the same words is said once; the `first` suspect there is comes with what to try."""
+    by_words: dict[str, list[Cause]] = {}
+    for cause in told:
+        by_words.setdefault(cause.seen or cause.what, []).append(cause)
+    for words, alike in by_words.items():
+        alone = len(alike) == 1
+        yield f"- {alike[0].title}?" if alone else f"- {', '.join(cause.name for cause in alike)}?"
+        yield f"  cannot tell: {one_line(words)}"
+        if first and alone:
+            yield f"  next: {alike[0].next}"
+        first = False
+
+
+def _ruled_out(told: Sequence[Cause], *, short: bool) -> list[str]:
+    """Each with what shows it, or where there are suspects their names alone."""
+    if short:
+        return [f"- ruled out: {', '.join(cause.name for cause in told)}"] if told else []
+    return [f"- not {cause.name}: {one_line(cause.what)}" for cause in told]

@@ -48,7 +48,7 @@ def test_what_the_files_say_of_it_is_told_with_the_gate(project: Project, tmp_pa
     found = diagnosis(project)
     assert (done.code, found["title"].startswith(title)) == (FAILED, True), done.err
     assert (found["causes"][0]["name"], found["causes"][0]["says"]) == first
-    assert found["causes"][0]["title"] in done.err or f"not {first[0]}" in done.err
+    assert found["causes"][0]["title"] in done.err or f"- not {first[0]}" in done.err
 
 
 def test_a_draft_that_is_gone_from_the_host_is_told_as_not_looked_at(project: Project) -> None:

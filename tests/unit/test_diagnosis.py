@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,19 +95,37 @@ def test_all_causes_of_an_accept_length_of_one_are_told_with_what_rules_them_out
     assert found.guilty == ()
 
 
-def test_the_text_has_the_fault_first_and_in_one_line_each_what_it_is_not(tmp_path):
+def test_the_text_has_what_is_wrong_in_full_and_the_rest_in_short(tmp_path):
     path = places.broken("no-d2t", tmp_path, TELLING / "draft")
-    title, told, *lines = diagnosing.of(measured(1.0), doctor(path), 2.0).lines()
-    assert title == f"{NONE} (0 of 23040 drafted tokens in 7680 verify steps)"
-    assert told.endswith("(by our table):")
-    assert lines[:3] == [
-        "1. the draft's token ids are taken for the target's",
-        "   FAIL: d2t is missing: the draft's token ids would be taken for the target's",
-        "     draft_vocab_size 256, vocab_size 512",
+    assert diagnosing.of(measured(1.0), doctor(path), 2.0).lines() == [
+        f"{NONE} (0 of 23040 drafted tokens in 7680 verify steps)",
+        "what may be why, the likeliest first, and what the draft's files say of it (by our table):",
+        "- the draft's token ids are taken for the target's",
+        "  FAIL: d2t is missing: the draft's token ids would be taken for the target's",
+        "    draft_vocab_size 256, vocab_size 512",
+        "  next: save the draft with its d2t",
+        "- ruled out: loader, fusion, algorithm, head, values, training, target",
     ]
-    assert "   next: save the draft with its d2t" in lines
+
+
+def test_where_no_file_says_why_each_is_told_with_what_shows_it():
+    lines = diagnosing.of(measured(1.0), doctor(TELLING / "draft"), 2.0).lines()
     captured = "as many layers are captured: ids [1, 3, 4], the input of layers [2, 4, 5]"
-    assert f"3. not fusion: fc fuses 3 states, and {captured}" in lines
+    assert f"- not fusion: fc fuses 3 states, and {captured}" in lines
+    title, _, *partial = diagnosing.of(measured(1.6), doctor(TELLING / "draft"), 2.0).lines()
+    assert title.startswith(PART)
+    assert partial[0] == "- the aux layers' ids are counted otherwise than in the training, mostly by one?"
+    assert partial[2].startswith("  next: try each id one lower and one higher")
+    assert "- not temperature: asked at temperature 0" in partial
+
+
+@pytest.mark.parametrize("length", [1.0, 1.6])
+def test_the_text_is_as_long_as_a_box_of_the_terminal_shows(length):
+    """30 lines, of which the gates take some."""
+    sick = replace(files.read(TELLING / "draft", values=True), tensors={}, values={}, d2t=None)
+    (case,) = rules.cases(sick, TARGET, Serving("sglang", "0.5.23", algorithm="EAGLE"))
+    for told in (doctor(TELLING / "draft"), Doctor([case]), Doctor(why="gone")):
+        assert len(diagnosing.of(measured(length), told, 3.0).lines()) <= 24
 
 
 def test_what_is_kept_by_chance_is_told_as_such():
@@ -145,6 +163,7 @@ def test_of_a_gguf_only_files_and_values_are_judged():
     found = diagnosing.of(measured(1.0), Doctor([case]), None)
     assert {cause.says for cause in found.causes if cause.name != "values"} == {"cannot tell"}
     assert named(found, "loader").what == "no rules for a .gguf"
+    assert sum("no rules for a .gguf" in line for line in found.lines()) == 1
 
 
 def test_the_measurement_itself_speaks_of_what_no_file_can():
