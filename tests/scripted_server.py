@@ -75,7 +75,7 @@ def scripted(answer: Callable[[int, dict[str, Any]], Script]) -> Iterator[Script
                         number = len(told.asked)
                         told.asked.append(body)
                         told.heads.append(head)
-                        told.sent.append([])
+                        told.sent.append(sent := [])
                         told.open += 1
                         told.most = max(told.most, told.open)
                     kept = False
@@ -83,7 +83,7 @@ def scripted(answer: Callable[[int, dict[str, Any]], Script]) -> Iterator[Script
                     for pause, data in answer(number, body):
                         due += pause
                         time.sleep(max(0.0, due - time.perf_counter()))
-                        told.sent[number].append(time.perf_counter())
+                        sent.append(time.perf_counter())
                         connection.sendall(data)
                         kept = not data
                     with lock:

@@ -2,7 +2,8 @@
 
 The first line of stdin is the round: {"port", "key", "concurrency", "timeout", "requests": [{"path", "body",
 "tokens": [the path of the tokens so far in a chunk]}, ...], "gpus": [uuids to be watched]}. When stdin ends, it ends
-as well. Lines {"done": requests ended} tell how far it is; the last line has what was measured.
+as well. Lines {"done": requests ended} tell how far it is; the last line has what was measured; `began` is by this
+host's monotonic clock.
 """
 
 # Sent to hosts as a program: standard library only, Python 3.8 or newer.
@@ -86,6 +87,7 @@ def run_round(asked: dict[str, Any]) -> dict[str, Any]:
     first = min(exchange.began for exchange in exchanges)
     return {
         "requests": [outcome(one, requests[number]["tokens"], first) for number, one in enumerate(exchanges)],
+        "began": first,
         "seconds": max(exchange.ended for exchange in exchanges) - first,
         "clock_jump": jump,
         "client_busy": busy / passed if passed > 0 else 0.0,

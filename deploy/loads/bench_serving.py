@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
@@ -69,6 +70,7 @@ def _sglang(wanted: Round, node: Node, remote: Remote) -> list[str]:
     found = re.match(r"(\d+)\.(\d+)\.(\d+)", _version.of(node, remote) or "")
     moved = found is not None and tuple(map(int, found.groups())) >= MOVED
     more: dict[str, Any] = {"temperature": wanted.temperature, "stream_options": {"include_usage": True}}
+    more["cache_salt"] = secrets.token_hex(8)  # what an earlier round left in the prefix cache is not found
     if wanted.temperature:
         more["seed"] = wanted.seed
     words = {
