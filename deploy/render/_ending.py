@@ -64,7 +64,7 @@ def _box(same: list[Event]) -> RenderableType:
     first = same[0]
     word, style = ("stopped", "yellow") if _words.is_stop(first) else ("failed", "red")
     parts: list[RenderableType] = [Text("\n".join(_words.last_lines(first.text)) or word, "bold")]
-    evidence = _words.last_lines(str(first.facts.get("evidence") or ""))
+    evidence = _words.evidence_of(first)
     if evidence:
         parts += [Text(), *(_indented(line, "dim") for line in evidence)]
     if first.facts.get("remedy"):

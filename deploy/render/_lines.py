@@ -96,7 +96,7 @@ class Lines:
         if event.kind == "crashed":
             block = [Line(f"{_INDENT}| {line}") for line in _words.last_lines(event.text)]
             return [self._line(event, "CRASHED: this is a bug in deploy", "red"), *block]
-        evidence = [Line(f"{_INDENT}| {line}") for line in _words.last_lines(str(event.facts.get("evidence") or ""))]
+        evidence = [Line(f"{_INDENT}| {line}") for line in _words.evidence_of(event)]
         word, style = ("stopped", "yellow") if _words.is_stop(event) else ("FAILED", "red")
         text = one_line(event.text)
         first = self._line(event, text if text.startswith(word) else f"{word}: {text}", style)

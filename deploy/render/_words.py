@@ -13,10 +13,25 @@ LARGEST = 1e18  # nothing that is measured here comes near; beyond are NaN and t
 
 def last_lines(text: str, count: int = 30, limit: int = 500) -> list[str]:
     """The last `count` clean lines of a text, each at most `limit` characters, and a word on what was left out."""
+    lines = _clean_lines(text, limit)
+    left_out = len(lines) - count
+    return lines if left_out <= 0 else [f"({left_out} lines before)", *lines[-count:]]
+
+
+def evidence_of(failed: Event, count: int = 30, limit: int = 500) -> list[str]:
+    """What shows a failure, in lines. A log's end is what matters; of a gate's evidence it is the beginning."""
+    text = str(failed.facts.get("evidence") or "")
+    if failed.facts.get("error") != "GateFailed":
+        return last_lines(text, count, limit)
+    lines = _clean_lines(text, limit)
+    left_out = len(lines) - count
+    return lines if left_out <= 0 else [*lines[:count], f"({left_out} lines more)"]
+
+
+def _clean_lines(text: str, limit: int) -> list[str]:
     lines = [line.rstrip() for line in clean(text).strip("\n").rstrip().split("\n")]
-    kept = [line if len(line) <= limit else line[: limit - 1] + "…" for line in lines[-count:]]
-    left_out = len(lines) - len(kept)
-    return [f"({left_out} lines before)", *kept] if left_out else kept if kept != [""] else []
+    kept = [line if len(line) <= limit else line[: limit - 1] + "…" for line in lines]
+    return kept if kept != [""] else []
 
 
 def seconds(value: float) -> str:

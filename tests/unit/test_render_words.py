@@ -103,6 +103,18 @@ def test_evidence_keeps_its_last_lines_and_says_what_is_left_out():
     assert _words.last_lines("x" * 50, limit=10) == ["x" * 9 + "…"]
 
 
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ("LaunchFailed", ["(98 lines before)", "line 98", "line 99"]),
+        ("GateFailed", ["line 0", "line 1", "(98 lines more)"]),
+    ],
+)
+def test_of_a_gate_the_first_lines_matter_and_of_a_log_the_last(error, shown):
+    facts = {"evidence": "\n".join(f"line {number}" for number in range(100)), "error": error}
+    assert _words.evidence_of(Event("failed", facts=facts), count=2) == shown
+
+
 def test_a_verdict_names_gates_other_measures_and_waivers():
     gate = {"name": "accept_length", "wanted": ">= 1.15", "measured": 1.0, "holds": False}
     missing = {"name": "tok_s", "wanted": ">= 100", "measured": None, "holds": False}
