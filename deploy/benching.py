@@ -1,13 +1,14 @@
 """Measuring a node's server in rounds: what is asked, how it went, and whether the numbers may be believed.
 
-In the run's folder: `bench.json` is the Measurement; `bench.jsonl` has each of its requests, a Sample a line.
+In the run's folder: `bench.json` is the Measurement; `bench.jsonl` has each of its requests, a Sample a line;
+`prompts.jsonl` what was asked, as `bench.prompts` takes it.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from deploy import baseline, circumstances, counted, identity, loads, prompts, provenance, simulating, witnessing
@@ -41,7 +42,6 @@ class Going:
     counters: Totals | None = None  # the server's, after the last round
     late: bool = False  # whether it counts too late, or not at all
     mark: Mark | None = None  # of the log, before the first one
-    began: float = field(default_factory=time.monotonic)
 
     def tell(self, wanted: Round, ended: int, remote: Remote) -> None:
         """How far it is, once so many requests of the round have ended."""
@@ -49,11 +49,8 @@ class Going:
         if not wanted.number:
             remote.say(f"warm-up{many}")
             return
-        done, spent = len(self.samples) + ended, time.monotonic() - self.began
-        left = spent / done * (self.planned - done) if done else 0.0
-        later = f", ~{left:.0f} s left" if left >= 1 and spent >= 1 else ""
-        what = f"round {wanted.number} of {self.rounds}{many}{later}"
-        remote.say(what, done=done, total=self.planned)
+        done = len(self.samples) + ended
+        remote.say(f"round {wanted.number} of {self.rounds}{many}", done=done, total=self.planned)
 
 
 def measure(node: Node, remote: Remote) -> Measurement:
@@ -70,6 +67,7 @@ def measure(node: Node, remote: Remote) -> Measurement:
     base = Measurement(at=time.time(), on=circumstances.of(node, remote, asked))
     if not asked.prompts:
         return _stored(base.model_copy(update={"why": "no prompts: nothing is measured"}), [], remote)
+    _filed({"prompts.jsonl": asked.lines()}, remote)
     return _measured(base, [], _wanted(range(1, wish.rounds + 1), asked, node), node, remote)
 
 
@@ -133,11 +131,7 @@ def _rounds(wanted: Sequence[Round], node: Node, remote: Remote, *, warm: bool) 
         few, asked = min(WARM_UP, one.max_tokens), one.prompts[: max(LEAST, 2 * one.concurrency)]
         warm_up = replace(one, number=0, max_tokens=few, prompts=asked)
         _answered(_ran(warm_up, load, going, node, remote), remote)
-    going.counters, going.mark, going.began = (
-        counted.rested(node, remote),
-        witnessing.begin(node, remote),
-        time.monotonic(),
-    )
+    going.counters, going.mark = counted.rested(node, remote), witnessing.begin(node, remote)
     for one in wanted:
         ran = _ran(one, load, going, node, remote)
         going.turns.append(_turn(one, ran, going, node, remote))
@@ -232,10 +226,13 @@ def _nothing(measured: Measurement, why: str) -> Measurement:
 def _stored(measured: Measurement, samples: Iterable[Sample], remote: Remote) -> Measurement:
     """Written beside the run, and kept in the record."""
     lines = "".join(f"{json.dumps(sample.to_json(), separators=(',', ':'))}\n" for sample in samples)
-    files = {"bench.json": measured.model_dump_json(indent=1), "bench.jsonl": lines}
+    _filed({"bench.json": measured.model_dump_json(indent=1), "bench.jsonl": lines}, remote)
+    return measured
+
+
+def _filed(files: Mapping[str, str], remote: Remote) -> None:
     remote.write(remote.place.folder, files)
     remote.file("measured", files)
-    return measured
 
 
 def _samples(remote: Remote) -> list[Sample]:

@@ -39,6 +39,10 @@ class Set:
         text = json.dumps([asdict(prompt) for prompt in self.prompts], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
+    def lines(self) -> str:
+        """As a file that is read back as the same prompts."""
+        return "".join(f"{json.dumps(_line(prompt))}\n" for prompt in self.prompts)
+
     def round(self, concurrency: int, number: int, seed: int) -> tuple[Prompt, ...]:
         """Those of one round, in an order drawn from the seed. All streams are kept busy: with many of them a prompt
         is asked more than once.
@@ -81,6 +85,11 @@ def parse(text: str, where: str, kind: str = OWN_KIND) -> tuple[Prompt, ...]:
 def mixed(sets: Mapping[str, Sequence[Prompt]]) -> tuple[Prompt, ...]:
     """The first ones of each class."""
     return tuple(prompt for kind in sorted(sets) for prompt in sets[kind][:MIXED])
+
+
+def _line(prompt: Prompt) -> dict[str, Any]:
+    messages = [{"role": role, "content": content} for role, content in prompt.messages]
+    return {"id": prompt.name.partition("/")[2], "class": prompt.kind, "messages": messages}
 
 
 def _documents(text: str) -> Iterator[tuple[int, Any]]:

@@ -144,3 +144,10 @@ def test_a_round_keeps_all_streams_busy_and_asks_each_as_often_as_the_others(con
     names = Counter(prompt.name for prompt in asked.round(concurrency, 1, 0))
     assert names.total() == requests
     assert max(names.values()) - min(names[prompt.name] for prompt in asked.prompts) <= 1
+
+
+@pytest.mark.parametrize("name", ["mixed", *KINDS])
+def test_what_was_asked_is_kept_as_a_file_that_asks_the_same(name: str) -> None:
+    asked = prompts.wished(name)
+    again = Set("prompts.jsonl", parse(asked.lines(), "prompts.jsonl"))
+    assert (again.prompts, again.digest) == (asked.prompts, asked.digest)
