@@ -54,9 +54,9 @@ class Scripted:
 
 
 @contextmanager
-def scripted(answer: Callable[[int, dict[str, Any]], Script]) -> Iterator[Scripted]:
+def scripted(answer: Callable[[int, dict[str, Any]], Script], version: str = "") -> Iterator[Scripted]:
     """A server on loopback; `answer(number of the request from 0, its body)` is what comes back. A script that ends
-    without the end of its answer hangs up; b"" as its last piece keeps the connection.
+    without the end of its answer hangs up; b"" as its last piece keeps the connection. `version`: what a GET is told.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         told = Scripted(listener.getsockname()[1])
@@ -66,8 +66,12 @@ def scripted(answer: Callable[[int, dict[str, Any]], Script]) -> Iterator[Script
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with suppress(OSError), connection, connection.makefile("rb") as source:  # whoever asks may go at any time
                 while head := _head(source):
-                    if not head.startswith("POST"):  # what it is and which version, it does not say
-                        connection.sendall(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+                    if not head.startswith("POST"):
+                        told_of = json.dumps({"version": version}).encode()
+                        status = b"200 OK" if version else b"404 Not Found"
+                        connection.sendall(
+                            b"HTTP/1.1 %s\r\ncontent-length: %d\r\n\r\n%s" % (status, len(told_of), told_of)
+                        )
                         continue
                     size = int(re.search(r"(?i)content-length: (\d+)", head)[1])  # type: ignore[index]
                     body = json.loads(source.read(size))
