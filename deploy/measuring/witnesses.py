@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from deploy.engines import Counters, Totals
 from deploy.engines._written import Written
+from deploy.findings import Finding
 from deploy.measuring import acceptance
 from deploy.measuring.acceptance import Acceptance
-from deploy.measuring.measurement import Witness
+from deploy.measuring.measurement import Measurement, Witness
 
 Line = Mapping[str, str | None]
 
@@ -140,9 +141,14 @@ def merged(earlier: Sequence[Witness], later: Sequence[Witness]) -> tuple[Witnes
     return tuple(kept.values())
 
 
-def disagreements(witnesses: Iterable[Witness]) -> Iterator[str]:
-    """In words, for whoever reads one line."""
-    for one in witnesses:
+def findings(measured: Measurement) -> Iterator[Finding]:
+    """A disagreement is no failure, and both are shown: which one is wrong cannot be told from here."""
+    if measured.acceptance is None:
+        return
+    for one in measured.witnesses:
         if one.agrees is False:
             told = "nothing" if one.accept_length is None else f"{one.accept_length:.2f}"
-            yield f"{one.source} says {told}"
+            ours = f"{measured.acceptance.accept_length:.2f}"
+            what = f"{one.source} says accept length {told}, the answers' own counters {ours}"
+            remedy = "the answers' counters are what is used; did somebody else ask meanwhile, or is a counter broken?"
+            yield Finding("bench", "WARN", what, one.note, remedy)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from deploy import benching
-from deploy.measuring import quality
+from deploy.measuring import quality, witnesses
 from deploy.measuring.measurement import Measurement, Rung
 from deploy.plan import Node
 from deploy.remote import Remote
@@ -12,7 +12,7 @@ from deploy.remote import Remote
 def bench(node: Node, remote: Remote) -> str:
     """Measure acceptance and speed, in rounds of the profile's prompts"""
     measured = benching.measure(node, remote)
-    for finding in quality.findings(measured.quality):
+    for finding in (*quality.findings(measured.quality), *witnesses.findings(measured)):
         remote.emit("finding", finding.what, **asdict(finding), waived=False)
     return line(measured)
 

@@ -13,6 +13,7 @@ from deploy.engines import Counters, Totals
 from deploy.measuring import witnesses
 from deploy.measuring.measurement import Witness
 from deploy.measuring.witnesses import Own
+from tests import measurements
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "logs"
 DECODE = (
@@ -141,4 +142,11 @@ def test_a_disagreement_is_not_lost_by_later_rounds():
 
     earlier, later = (one("a", False, 1.0), one("b", True, 2.0)), (one("a", True, 3.0), one("b", True, 2.5))
     assert witnesses.merged(earlier, later) == (one("a", False, 1.0), one("b", True, 2.5))
-    assert list(witnesses.disagreements(earlier)) == ["a says 1.00"]
+
+
+def test_a_disagreement_is_shown_beside_our_own_count():
+    told = (Witness(source="the log", accept_length=2.5, agrees=False, note="of 9 lines"),)
+    (found,) = witnesses.findings(measurements.made(3.0, 30.0, "20261201-090000-0000e2", witnesses=told))
+    assert (found.verdict, found.evidence) == ("WARN", "of 9 lines")
+    assert found.what == "the log says accept length 2.50, the answers' own counters 3.00"
+    assert list(witnesses.findings(measurements.healthy())) == []
