@@ -108,7 +108,7 @@ def _points(alt: Any, plot: Points) -> Any:
         {
             "label": one_line(point.label, 40),
             "value": point.value,
-            "low": point.value if point.low is None else point.low,
+            "low": point.value if point.low is None else max(point.low, plot.floor),  # no axis goes below it
             "high": point.value if point.high is None else point.high,
             "series": one_line(point.series, 40),
         }
@@ -117,7 +117,8 @@ def _points(alt: Any, plot: Points) -> Any:
     labels = list(dict.fromkeys(row["label"] for row in rows))
     x = alt.X("label:O", sort=labels, title=plot.labels or None, axis=alt.Axis(labelAngle=0, ticks=False))
     base = alt.Chart(alt.Data(values=rows)).encode(x=x, color=_color(alt, [one_line(name, 40) for name in names]))
-    layers = _columns(alt, base, plot) if plot.columns else _lines(alt, base, plot, len(names))
+    joined = plot.joined and len(labels) > 1
+    layers = _columns(alt, base, plot) if plot.columns else _lines(alt, base, plot, len(names), joined=joined)
     return alt.layer(*layers).properties(width=HALF, height=HEIGHT, padding=_padding(()))
 
 
@@ -158,13 +159,13 @@ def _columns(alt: Any, base: Any, plot: Points) -> list[Any]:
     return [column, text]
 
 
-def _lines(alt: Any, base: Any, plot: Points, series: int) -> list[Any]:
+def _lines(alt: Any, base: Any, plot: Points, series: int, *, joined: bool) -> list[Any]:
     """Bands behind, then the line, the interval and the dot; series differ by their marks, not by colour alone."""
     y = _value(alt, plot)
-    beside = {} if plot.joined or series < 2 else {"xOffset": alt.XOffset("series:N", scale=alt.Scale(paddingOuter=1))}
+    beside = {} if joined or series < 2 else {"xOffset": alt.XOffset("series:N", scale=alt.Scale(paddingOuter=1))}
     kind = {"shape": alt.Shape("series:N", legend=None)} if series > 1 else {}
     layers = []
-    if plot.joined:
+    if joined:
         low = _value(alt, plot, "low:Q")
         layers.append(base.mark_area(opacity=0.18).encode(y=low, y2="high:Q"))
         layers.append(base.mark_line(strokeWidth=2).encode(y=y))

@@ -35,10 +35,13 @@ class Gate(Part):
     name: str
     host: str = ""
     wanted: str = ""
+    state: str = ""  # as measuring/judging.py has it; older runs told none
+    holds: bool | None = None  # None: it cannot be told
     measured: float | None = None
-    low: float | None = None  # the noise band of what was measured
-    high: float | None = None
-    holds: bool | None = None  # None: within the band, or nothing to judge by
+    bar: float | None = None  # where it is a multiple of another measurement
+    margin: float | None = None  # half the band in which noise may have moved them from each other
+    rounds: int = 0
+    run: str = ""  # whose figure the bar is a multiple of
     why: str = ""
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from deploy.legible import clean
 from deploy.report.blocks import Block, Cell, Chart, Code, Details, Page, Section, Side, Table, Text, Tiles
 
-MARKS = re.compile(r"([\\`*_{}\[\]<>|#~$&])")
-BEGINS = re.compile(r"^(\s*\d*)([-+=.)])(?=\s|-|=|$)", re.MULTILINE)  # what makes a list or a heading of a line
+MARKS = re.compile(r"([\\`*\[\]<|~$&]|(?<![^\W_])_|_(?![^\W_]))")  # _ within a word is one
+BEGINS = re.compile(r"^(\s*)([>#])|^(\s*\d*)([-+=.)])(?=[-=\s]|$)", re.MULTILINE)  # what makes more of a line
 TONES = {"good": "**", "bad": "**", "warn": "*", "soft": "", "": ""}
 
 
@@ -24,7 +24,7 @@ def render(page: Page) -> str:
 
 def plain(text: str) -> str:
     """Text that says in Markdown what it says."""
-    return BEGINS.sub(r"\1\\\2", MARKS.sub(r"\\\1", clean(text).strip()))
+    return BEGINS.sub(r"\1\3\\\2\4", MARKS.sub(r"\\\1", clean(text).strip()))
 
 
 def _section(section: Section, depth: int) -> Iterator[str]:

@@ -89,10 +89,13 @@ def _gate(host: str, told: Mapping[str, Any]) -> Gate:
         name=str(told.get("name", "")),
         host=host,
         wanted=str(told.get("wanted", "")),
-        measured=number(told.get("measured")),
-        low=number(told.get("low")),
-        high=number(told.get("high")),
+        state=str(told.get("state") or ""),
         holds=holds if isinstance(holds, bool) else None,
+        measured=number(told.get("measured")),
+        bar=number(told.get("bar")),
+        margin=number(told.get("margin")),
+        rounds=int(number(told.get("rounds")) or 0),
+        run=str(told.get("run") or ""),
         why=str(told.get("why") or ""),
     )
 

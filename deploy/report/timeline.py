@@ -9,7 +9,7 @@ from deploy.events import Event
 from deploy.render import State, number
 from deploy.report.document import Span, Stage
 
-STATES = ("done", "failed", "skipped", "left")
+BEGUN = ("done", "failed", "skipped", "left", "running")  # not: pending
 WAIT = "wait"
 
 
@@ -20,14 +20,14 @@ def spans(events: Sequence[Event], state: State) -> tuple[Span, ...]:
         Span(
             host=host,
             step=step,
-            state=cell.mark,
+            state="left" if cell.mark == "running" else cell.mark,  # nothing runs any more in a record
             begin=_since(begun.get((host, step)), state.started),
-            seconds=cell.seconds,
+            seconds=round(state.at - cell.since, 3) if cell.mark == "running" else cell.seconds,
             text=cell.text,
         )
         for host, row in state.rows.items()
         for step, cell in row.cells.items()
-        if cell.mark in STATES
+        if cell.mark in BEGUN
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deploy.measuring.measurement import Measurement
@@ -11,6 +11,7 @@ from deploy.report.blocks import Block, Cell, Code, Section, Table, Text, Tile, 
 from deploy.report.document import Gate, Measured, Run, Trouble
 
 CODES = {0: ("holds", "good"), 9: ("fails", "bad"), 10: ("undecided", "warn"), 130: ("stopped", "warn")}
+SAYS: Mapping[str, Tone] = {"FAIL": "bad", "WARN": "warn", "cannot tell": "soft", "ok": "good"}
 FEW = 12  # failures told one by one; a fleet may have hundreds that are alike
 
 
@@ -89,9 +90,11 @@ def _tones(gates: tuple[Gate, ...]) -> Iterator[tuple[str, Tone]]:
 
 
 def verdict(gate: Gate) -> Cell:
-    """Whether it holds, in a word with its colour."""
+    """Whether it holds, in words with their colour."""
     if gate.holds is None:
-        return Cell("undecided", "warn")
+        return Cell("not measured" if gate.state == "unmeasured" else "undecided", "warn")
+    if gate.state == "alone":
+        return Cell("holds: nothing to compare with", "soft")
     return Cell("holds", "good") if gate.holds else Cell("FAILS", "bad")
 
 
@@ -101,19 +104,14 @@ def gates(told: tuple[Gate, ...]) -> Table:
         "host": [gate.host for gate in told],
         "gate": [words.name(gate.name) for gate in told],
         "measured": [_in_its_unit(gate.measured, gate.name) for gate in told],
-        "band": [_band(gate) for gate in told],
+        "noise": [f"± {_in_its_unit(gate.margin, gate.name)}" if gate.margin else "" for gate in told],
+        "rounds": [str(gate.rounds or "") for gate in told],
         "wanted": [_wanted(gate) for gate in told],
         "verdict": [verdict(gate) for gate in told],
         "why": [gate.why for gate in told],
     }
     kept = {name: cells for name, cells in columns.items() if any(cells)}
-    return Table(tuple(kept), tuple(zip(*kept.values(), strict=True)), frozenset({"measured", "band"}))
-
-
-def _band(gate: Gate) -> str:
-    if gate.low is None or gate.high is None:
-        return ""
-    return f"{_in_its_unit(gate.low, gate.name)} to {_in_its_unit(gate.high, gate.name)}"
+    return Table(tuple(kept), tuple(zip(*kept.values(), strict=True)), frozenset({"measured", "noise", "rounds"}))
 
 
 def _in_its_unit(value: float | None, measure: str) -> str:
@@ -124,6 +122,9 @@ def _in_its_unit(value: float | None, measure: str) -> str:
 
 
 def _wanted(gate: Gate) -> str:
+    """The bar, and where it is a multiple what that comes to."""
+    if gate.run and gate.bar is not None:
+        return f"{gate.wanted} = {_in_its_unit(gate.bar, gate.name)}, of run {gate.run}"
     return f"{gate.wanted} s" if gate.name.startswith(words.SECONDS) and " x " not in gate.wanted else gate.wanted
 
 
@@ -142,13 +143,23 @@ def _diagnosis(measured: Measured) -> Iterator[Block]:
     causes = [cause for cause in told.get("causes") or () if isinstance(cause, dict)]
     if not told.get("title"):
         return
-    yield Text(str(told["title"]), "bad")
+    yield Text(str(told["title"]), "bad" if causes else "")
     if causes:
-        names = [name for name in causes[0] if any(cause.get(name) for cause in causes)]
-        yield Table(tuple(names), tuple(tuple(_said(cause.get(name)) for name in names) for cause in causes))
+        rows = tuple((_cause(cause), _says(cause), _seen(cause), str(cause.get("next") or "")) for cause in causes)
+        by = f" ({told['by']})" if told.get("by") else ""
+        yield Table(("what may be why, likeliest first", f"the draft's files say{by}", "it looks like", "to try"), rows)
 
 
-def _said(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return "\n".join(map(str, value))
-    return "" if value is None else str(value)
+def _cause(cause: Mapping[str, Any]) -> str:
+    return str(cause.get("title") or cause.get("name") or "")
+
+
+def _says(cause: Mapping[str, Any]) -> Cell:
+    says = str(cause.get("says") or "")
+    told = "\n".join(filter(None, (str(cause.get("what") or ""), str(cause.get("evidence") or ""))))
+    return Cell(": ".join(filter(None, (says, told))), SAYS.get(says, ""))
+
+
+def _seen(cause: Mapping[str, Any]) -> str:
+    seen = f"here: {cause['seen']}" if cause.get("seen") else ""
+    return "\n".join(filter(None, (str(cause.get("looks_like") or ""), seen)))
