@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from deploy import record
 from deploy.events import Event
 from deploy.measuring.measurement import Measurement
 
+EVENTS = Path(__file__).parent / "fixtures" / "events"
 VERSIONS = {"engine": "sglang", "engine_version": "0.5.23", "driver": "580.65"}
 
 
@@ -65,3 +67,23 @@ def _verdict(measured: Measurement | None, code: int) -> dict[str, Any]:
     figures = measured.figures() if measured else {}
     names = [name for name in ("accept_length", "tok_s", "speedup") if name in figures]
     return {"holds": code == 0, **{name: figures[name].value for name in names}} if figures else {}
+
+
+def again(runs: Path, name: str, events: str = "up", *, host: str = "gpu1", **filed: Any) -> Path:
+    """A real run's events, as they were recorded once, under another name; its folder.
+
+    `filed` is what the host filed besides, {"bench": a Measurement or a document, "verdict": a document}.
+    """
+    folder = runs / name
+    folder.mkdir(parents=True)
+    shutil.copy(EVENTS / f"{events}.jsonl", folder / "events.jsonl")
+    for file, told in filed.items():
+        own = folder / "hosts" / host
+        own.mkdir(parents=True, exist_ok=True)
+        (own / f"{file}.json").write_text(told.model_dump_json() if isinstance(told, Measurement) else json.dumps(told))
+    return folder
+
+
+def gate(name: str, wanted: str, measured: float | None, *, holds: bool | None, **more: Any) -> dict[str, Any]:
+    """One gate of a verdict, as it is filed."""
+    return {"name": name, "wanted": wanted, "measured": measured, "holds": holds, **more}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from deploy.commands._options import later
+from deploy.commands._recorded import folder_of_runs
 
 if TYPE_CHECKING:
     from deploy.report.document import Document
@@ -42,7 +42,7 @@ def report(runs: tuple[str, ...], out: Path | None, as_json: bool, project: Path
     from deploy.report import reading
 
     kept = _chosen(runs, project)
-    document = reading.document(kept)
+    document = reading.document(kept, [_difference(kept[0], other) for other in kept[1:]])
     if as_json:
         click.echo(document.model_dump_json(indent=2))
         return
@@ -51,20 +51,28 @@ def report(runs: tuple[str, ...], out: Path | None, as_json: bool, project: Path
 
 
 def _chosen(words: tuple[str, ...], chosen: Path | None) -> list[Kept]:
-    from deploy import project, record
+    from deploy import record
     from deploy.runs import kept
 
-    found = project.find(chosen=chosen)
-    runs = record.runs_folder(found.root if found else None, os.environ)
+    runs = folder_of_runs(chosen)
     folders = [record.find(runs, word) for word in words] or [_newest(runs)]
     return [kept.read(folder) for folder in dict.fromkeys(folders)]
+
+
+def _difference(first: Kept, other: Kept) -> dict[str, Any]:
+    """As `deploy diff --json` tells it."""
+    from deploy.ckpt import recorded
+    from deploy.runs import comparing
+
+    lines, tensors = recorded.told(first.draft, other.draft)
+    return {**comparing.compare(first, other).to_json(), "tensors": tensors, "tensors_told": lines}
 
 
 def _newest(runs: Path) -> Path:
     """The newest run that measured; where none did, the newest."""
     from deploy import record
 
-    measured = (run.id for run in record.summaries(runs) if run.accept_length is not None)
+    measured = (run.id for run in record.summaries(runs) if (run.accept_length, run.tok_s) != (None, None))
     return record.find(runs, next(measured, "last"))
 
 

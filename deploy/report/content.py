@@ -8,7 +8,7 @@ from deploy.render import what
 from deploy.report import words
 from deploy.report.blocks import Page, Section
 from deploy.report.document import Document, Run
-from deploy.report.sections import acceptance, against, findings, origin, speed, start, together, verdict
+from deploy.report.sections import acceptance, against, differences, findings, origin, speed, start, together, verdict
 
 PARTS: tuple[Callable[[Run], Section | None], ...] = (
     verdict.section,
@@ -44,7 +44,7 @@ def _sections(run: Run) -> list[Section]:
 def _together(document: Document) -> list[Section]:
     """What they have in common first, then each of them whole."""
     found = [section for section in (together.section(document),) if section]
-    found += [Section("What is different", together.unlike(difference)) for difference in document.differences]
+    found += [differences.section(told) for told in document.differences]
     runs = (Section(f"{_title(run)}: {verdict.word(run)[0]}", tuple(_sections(run))) for run in document.runs)
     return [*found, *runs]
 

@@ -45,21 +45,12 @@ def digits(number: float) -> str:
     return f"{number:.2f}" if size < 10 else f"{number:.1f}" if size < 100 else f"{number:.0f}"
 
 
-def figure(told: Figure | None, measure: str = "") -> str:
-    """A figure with half the width of its band: 3.10 ± 0.06."""
+def figure(told: Figure | None) -> str:
+    """A figure with half the width of its band, without a unit: 3.10 ± 0.06."""
     if told is None:
         return "-"
-    return value(told.value, measure) + margin(told.low, told.high, measure)
-
-
-def margin(low: float | None, high: float | None, measure: str = "") -> str:
-    """` ± ...`, or nothing where no band is known."""
-    if low is None or high is None:
-        return ""
-    half = (high - low) / 2
-    if half and abs(half) < 0.005 and not measure.startswith(SECONDS):
-        return f" ± {half:.3f}"
-    return f" ± {value(half, measure)}"
+    band = "" if told.low is None or told.high is None else f" ± {digits((told.high - told.low) / 2)}"
+    return f"{digits(told.value)}{band}"
 
 
 def share(part: float) -> str:

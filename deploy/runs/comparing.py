@@ -111,8 +111,13 @@ def compare(a: Kept, b: Kept) -> Differences:
 
 
 def figures(a: Measurement | None, b: Measurement | None, *, judged: bool = True) -> Iterator[Compared]:
-    """Every figure of either; one that a concurrency repeats (`tok_s@1` beside `tok_s`) is told once."""
+    """Every figure of either."""
     one, other = (measured.figures() if measured else {} for measured in (a, b))
+    yield from side_by_side(one, other, judged=judged)
+
+
+def side_by_side(one: Mapping[str, Figure], other: Mapping[str, Figure], *, judged: bool = True) -> Iterator[Compared]:
+    """Every figure of either; one that a concurrency repeats (`tok_s@1` beside `tok_s`) is told once."""
     names = [name for name in {**one, **other} if "@" in name or f"{name}@" not in _bases(one, other)]
     both = sum(name in one and name in other for name in names)
     for name in names:

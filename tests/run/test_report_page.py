@@ -15,12 +15,12 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from deploy.report import charts, content, html, reading
 from deploy.runs import kept
-from tests import measurements, records
+from tests import measurements, recorded
 
 READERS = {"desk": ("light", 1100), "phone": ("dark", 390)}
 GATES = [
-    records.gate("accept_length", ">= 2.0", 3.1, holds=True, state="holds", margin=0.02, rounds=8),
-    records.gate(
+    recorded.gate("accept_length", ">= 2.0", 3.1, holds=True, state="holds", margin=0.02, rounds=8),
+    recorded.gate(
         "tok_s@8", ">= 0.95 x last good", 337.0, holds=None, state="within", margin=9.0, rounds=16, why="noise"
     ),
 ]
@@ -66,10 +66,10 @@ def browser() -> Iterator[Browser]:
 
 def pages(folder: Path) -> dict[str, Path]:
     """Every kind of page that there is, as files."""
-    healthy = records.recorded(folder, "20261201-09", bench=measurements.healthy(), verdict={"gates": GATES})
-    dead = records.recorded(folder, "20261201-11", "gate-failed", host="localhost", bench=measurements.dead())
+    healthy = recorded.again(folder, "20261201-09", bench=measurements.healthy(), verdict={"gates": GATES})
+    dead = recorded.again(folder, "20261201-11", "gate-failed", host="localhost", bench=measurements.dead())
     named = {"healthy": [healthy], "dead": [dead], "several": [healthy, dead]}
-    named |= {name: [records.recorded(folder, f"20261129-{name}", name)] for name in ("fleet", "killed")}
+    named |= {name: [recorded.again(folder, f"20261129-{name}", name)] for name in ("fleet", "killed")}
     files = {}
     for name, runs in named.items():
         document = reading.document([kept.read(run) for run in runs])

@@ -11,18 +11,16 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from deploy.measuring.measurement import Figure
 from deploy.report import charts, content, html, markdown, reading, words
 from deploy.report.document import Document
-from deploy.report.sections import against
-from deploy.runs import kept
-from tests import measurements, records
+from deploy.runs import comparing, kept
+from tests import measurements, recorded
 from tests.project import Project
 
 STYLE = html.style()
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\" ' & `` [a](http://192.0.2.9) **b** |\x1b[31m \u202e"
-HELD = [records.gate("accept_length", ">= 2.0", 3.1, holds=True, state="holds", margin=0.02, rounds=8)]
-FAILED = [records.gate("accept_length", ">= 1.15", 1.0, holds=False, state="fails", margin=0.01, rounds=8)]
+HELD = [recorded.gate("accept_length", ">= 2.0", 3.1, holds=True, state="holds", margin=0.02, rounds=8)]
+FAILED = [recorded.gate("accept_length", ">= 1.15", 1.0, holds=False, state="fails", margin=0.01, rounds=8)]
 DIAGNOSIS = {
     "title": "not one drafted token is accepted",
     "causes": [
@@ -39,19 +37,20 @@ def runs(tmp_path: Path) -> Path:
 def made(name: str, runs: Path) -> Path:
     """A record as it lies there after such a run."""
     if name == "healthy":
-        return records.recorded(runs, "20261201-09-a", bench=measurements.healthy(), verdict={"gates": HELD})
+        return recorded.again(runs, "20261201-09-a", bench=measurements.healthy(), verdict={"gates": HELD})
     if name == "dead":
         told = {"gates": FAILED, "diagnosis": DIAGNOSIS}
-        return records.recorded(
+        return recorded.again(
             runs, "20261201-11-c", "gate-failed", host="localhost", bench=measurements.dead(), verdict=told
         )
     if name == "nothing":
-        return records.recorded(runs, "20261201-12-d", bench=measurements.nothing())
-    return records.recorded(runs, f"20261129-20-{name}", name)  # of an earlier version: events alone
+        return recorded.again(runs, "20261201-12-d", bench=measurements.nothing())
+    return recorded.again(runs, f"20261129-20-{name}", name)  # of an earlier version: events alone
 
 
 def document(*folders: Path) -> Document:
-    return reading.document([kept.read(folder) for folder in folders])
+    first, *others = [kept.read(folder) for folder in folders]
+    return reading.document([first, *others], [comparing.compare(first, other).to_json() for other in others])
 
 
 def page(told: Document, draw: html.Draw = lambda _: "") -> str:
@@ -145,12 +144,25 @@ def test_several_runs_stand_side_by_side_and_then_each_for_itself(runs):
     told = document(made("healthy", runs), made("dead", runs), made("nothing", runs))
     text = rendered(told).text
     rows = rendered(told).cells
-    assert {"20261201-09-a", "20261201-11-c", "20261201-12-d", "3.10 ± 0.02", "1.00 ± 0.005"} <= set(rows)
-    assert text.index("Side by side") < text.index("up kimi-eagle3 on gpu1: holds") < text.index(": fails\n")
+    assert {"20261201-09-a", "20261201-11-c", "20261201-12-d", "3.10 ± 0.02", "1.00 ± 0.00"} <= set(rows)
+    parts = ("Side by side", "20261201-11-c against 20261201-09-a", "up kimi-eagle3 on gpu1: holds", ": fails")
+    assert sorted(parts, key=text.index) == list(parts)
+
+
+def test_what_is_different_is_told_with_what_it_comes_to(runs):
+    first = recorded.run(runs / "20261201-09-a", measurements.healthy(), phases={"weights": 200.0})
+    changed = recorded.node("b3b4", argv=["python3", "-m", "sglang.launch_server", "--tp", "4"])
+    second = recorded.run(runs / "20261201-11-c", measurements.partial(), changed, phases={"weights": 280.0})
+    told = document(first, second)
+    read = rendered(told)
+    for cell in ("--tp", "8", "4", "draft.digest", "worse", "0.56 (0.53 to 0.58)", "wait: weights", "3m20s", "4m40s"):
+        assert cell in read.cells
+    assert "both were the same" not in read.text.lower()
+    assert "Both were the same" in rendered(document(first, recorded.run(runs / "z", None))).text
 
 
 def test_a_run_without_speculation_says_so(runs):
-    folder = records.recorded(runs, "20261201-08-b", bench=measurements.baseline())
+    folder = recorded.again(runs, "20261201-08-b", bench=measurements.baseline())
     assert "No acceptance: nothing is drafted" in rendered(document(folder)).text
 
 
@@ -230,21 +242,6 @@ def test_a_value_in_words(value, measure, told):
     assert words.value(value, measure) == told
 
 
-@pytest.mark.parametrize(
-    ("name", "low", "value", "high", "told"),
-    [
-        ("tok_s", 1.02, 1.05, 1.08, "better"),
-        ("tok_s@8", 0.9, 0.95, 0.99, "worse"),
-        ("tok_s", 0.97, 1.02, 1.07, "same"),
-        ("ttft_p95", 1.02, 1.05, 1.08, "worse"),
-        ("itl_p50@8", 0.9, 0.95, 0.99, "better"),
-        ("tok_s", None, 1.05, None, ""),
-    ],
-)
-def test_better_or_worse_only_beyond_the_noise(name, low, value, high, told):
-    assert against.judged(name, Figure(value=value, low=low, high=high)).text == told
-
-
 # ---- nothing that came from elsewhere does anything ------------------------------------------------------------
 
 ELEMENTS = set(
@@ -255,7 +252,7 @@ ELEMENTS = set(
 
 def evil_record(runs: Path) -> Path:
     """Every word that a host, a user's prompt or a log may have brought is hostile."""
-    folder = records.recorded(runs, "20261201-13-e", "fleet")
+    folder = recorded.again(runs, "20261201-13-e", "fleet")
     lines = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     for event in lines:
         event["facts"] = {name: _evil(name, value) for name, value in event.get("facts", {}).items()}
@@ -269,7 +266,7 @@ def evil_record(runs: Path) -> Path:
     told["baseline"]["run"] = EVIL
     told["on"].update(model=EVIL, engine_version=EVIL, commands=[EVIL], gpus=[EVIL])
     cause = dict.fromkeys(("name", "title", "says", "what", "evidence", "seen", "looks_like", "next"), EVIL)
-    gates = [records.gate(EVIL, EVIL, 1.0, holds=False, why=EVIL, run=EVIL, bar=1.0)]
+    gates = [recorded.gate(EVIL, EVIL, 1.0, holds=False, why=EVIL, run=EVIL, bar=1.0)]
     own = folder / "hosts" / re.sub(r"^\.|[^\w.-]", "_", f"gpu1{EVIL}")
     own.mkdir(parents=True)
     (own / "bench.json").write_text(json.dumps(told))
@@ -353,8 +350,8 @@ def project(tmp_path: Path) -> Project:
 
 def test_the_newest_run_that_measured_is_meant_and_both_files_lie_in_its_record(project):
     runs = project.folder / "runs"
-    records.recorded(runs, "20261129-201530-a1b2c3")
-    killed = records.recorded(runs, "20261130-000000-ffffff", "killed")
+    recorded.again(runs, "20261129-201530-a1b2c3")
+    killed = recorded.again(runs, "20261130-000000-ffffff", "killed")
     done = project.run("report")
     assert done.out.split() == [f"{runs}/20261129-201530-a1b2c3/report.{end}" for end in ("html", "md")]
     assert not list(killed.glob("report*"))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from deploy.measuring import statistics
-from deploy.measuring.measurement import Against, Figure, Measurement, Quality
+from deploy.measuring.measurement import Against, Measurement, Quality
 from deploy.report import words
-from deploy.report.blocks import Block, Cell, Code, Details, Section, Table, Text
+from deploy.report.blocks import Block, Cell, Code, Details, Section, Table, Text, Tone
 from deploy.report.document import Run
+from deploy.runs import figures
+from deploy.runs.comparing import Compared, side_by_side
 
-LESS = ("ttft", "itl", "differences")  # measures of which less is better
+TONES: Mapping[str, Tone] = {"better": "good", "worse": "bad", "same": "soft"}
 FIRST = tuple(f"{words.name(name)}," for name in ("accept_length", "tok_s", "goodput", "ttft_p95", "itl_p95"))
 
 
@@ -28,8 +29,11 @@ def section(run: Run) -> Section | None:
 def _blocks(measurement: Measurement, where: str) -> Iterator[Block]:
     """The measures that count at first sight; all of them behind a click."""
     for title, other in (("no draft", measurement.baseline), ("the last good run", measurement.last_good)):
-        if other is not None and (table := _table(measurement.figures(), other)):
+        both = () if other is None else tuple(side_by_side(other.figures, measurement.figures()))
+        told = [one for one in both if one.a and one.b]
+        if other is not None and told:
             yield Text(f"Against {title}: run {other.run}, {words.moment(other.at)}{_draft(other)}{where}")
+            table = beside(told, "the other", "this run")
             few = tuple(row for row in table.rows if str(row[0]).startswith(FIRST))
             yield replace(table, rows=few) if few else table
             if 0 < len(few) < len(table.rows):
@@ -42,29 +46,20 @@ def _draft(other: Against) -> str:
     return f", draft {other.draft}" if other.draft else ", without speculation"
 
 
-def _table(own: Mapping[str, Figure], other: Against) -> Table | None:
-    """What both have measured, at each concurrency."""
-    twice = {name for name in own if "@" not in name and any(key.startswith(f"{name}@") for key in own)}
-    names = [name for name in own if name in other.figures and name not in twice]
-    rows = tuple(_row(name, own[name], other.figures[name]) for name in names)
-    head = ("measure", "this run", "the other", "ratio", "")
-    return Table(head, rows, frozenset(head[1:4])) if rows else None
-
-
-def _row(name: str, own: Figure, other: Figure) -> tuple[str | Cell, ...]:
-    ratio = statistics.ratio(own, other)
-    shown = "-" if ratio is None else f"{words.figure(ratio)} x"
-    return words.name(name), words.figure(own, name), words.figure(other, name), shown, judged(name, ratio)
-
-
-def judged(name: str, ratio: Figure | None) -> Cell:
-    """Better, same or worse, by whether 1 lies outside the band of the ratio; nothing where there is no band."""
-    if ratio is None or ratio.low is None or ratio.high is None:
-        return Cell("")
-    if ratio.low <= 1 <= ratio.high:
-        return Cell("same", "soft")
-    better = (ratio.value < 1) == name.startswith(LESS)
-    return Cell("better", "good") if better else Cell("worse", "bad")
+def beside(both: Iterable[Compared], first: str, second: str) -> Table:
+    """Figures of two measurements, the second as a multiple of the first, and what that comes to beyond the noise."""
+    head = ("measure", first, second, "ratio", "")
+    rows = tuple(
+        (
+            words.name(one.name),
+            figures.text(one.name, one.a),
+            figures.text(one.name, one.b),
+            figures.ratio(one.ratio),
+            Cell("" if one.verdict == "unknown" else one.verdict, TONES.get(one.verdict, "")),
+        )
+        for one in both
+    )
+    return Table(head, rows, frozenset(head[1:4]))
 
 
 def _quality(told: Quality, where: str) -> Iterator[Block]:

@@ -1,15 +1,15 @@
-"""Several runs side by side: one line each, their acceptance and throughput in one picture, what is different."""
+"""Several runs side by side: one line each, their acceptance and throughput in one picture."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from deploy.measuring.measurement import Figure, Measurement
 from deploy.report import words
 from deploy.report.blocks import Block, Cell, Chart, Point, Points, Section, Side, Table
 from deploy.report.document import Document, Run
 from deploy.report.sections import speed, verdict
+from deploy.runs import figures
 
 HEAD = ("run", "command", "verdict", "accept length", "tok/s", "speed-up", "took")
 
@@ -35,7 +35,7 @@ def _row(run: Run) -> tuple[str | Cell, ...]:
 
 
 def _figure(found: Mapping[str, Figure], told: Mapping[str, float], name: str) -> str:
-    return words.figure(found[name], name) if name in found else words.value(told.get(name), name)
+    return figures.text(name, found[name]) if name in found else words.value(told.get(name), name)
 
 
 def first(run: Run) -> Measurement | None:
@@ -61,21 +61,3 @@ def _charts(runs: tuple[Run, ...]) -> Iterator[Chart]:
         table = Table(("run", "class", "accept length"), rows, frozenset({"accept length"}))
         plot = Points(points, "accept length", "class", floor=1.0, names=names)
         yield Chart("Acceptance by class of prompt", plot, table, "with 95 % intervals; 1.00 is nothing accepted")
-
-
-def unlike(difference: Mapping[str, Any]) -> tuple[Block, ...]:
-    """A difference as tables, one for each part that it has."""
-    return tuple(_part(str(name), part) for name, part in difference.items() if part not in (None, "", [], {}))
-
-
-def _part(name: str, part: Any) -> Block:
-    rows = [part] if isinstance(part, Mapping) else part if isinstance(part, list) else [{name: part}]
-    heads = tuple(dict.fromkeys(str(key) for row in rows if isinstance(row, Mapping) for key in row)) or (name,)
-    cells = tuple(
-        tuple(_text(row.get(head)) for head in heads) if isinstance(row, Mapping) else (_text(row),) for row in rows
-    )
-    return Section(name, (Table(heads, cells),))
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else value if isinstance(value, str) else str(value)
