@@ -41,13 +41,13 @@ def brought_up(wish: Wish, options: Options, session: Session, *, fresh: bool, t
         return walking.walked(courses, plan, options, session, run)
 
 
-def go_back(found: Plan, options: Options, session: Session, run: str) -> int:
-    """Bring the last good run of each replica back, on hosts in hand and locked."""
+def go_back(found: Plan, options: Options, session: Session, run: str, wanted: str = "") -> int:
+    """Bring the last good run of each replica back, or the one whose id is `wanted`, on hosts in hand and locked."""
     teach(session, failures.load(home(options)))
     courses = []
     for replica in found.replicas:
         remotes = {node.host.name: session.remotes[node.host.name] for node in replica.nodes}
-        back = rollback.replica(found.deployment, run, remotes, session.command)
+        back = rollback.replica(found.deployment, run, remotes, session.command, wanted)
         session.emit("decided", f"back to run {rollback.source(back, remotes)}", mode="replace", hosts=list(remotes))
         courses.append(course(back, ROLLBACK, session))
     courses = evicting.asked(courses, session)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from deploy import compare, secret, state
-from deploy.errors import CheckFailed
+from deploy import compare, releases, secret, state
+from deploy.errors import CheckFailed, ConfigError
 from deploy.plan import Node, Replica
 from deploy.remote import Remote
 from deploy.state import Asked, Deployment, Place, Run
+
+STARTS = "deploy up starts what the profile says"
 
 
 def source(back: Replica, remotes: Mapping[str, Remote]) -> str:
@@ -18,10 +20,19 @@ def source(back: Replica, remotes: Mapping[str, Remote]) -> str:
     return run.id if run else ""
 
 
-def replica(deployment: str, run: str, remotes: Mapping[str, Remote], command: str) -> Replica:
-    """The earlier server on these hosts; each host's place is set for going back to it as run `run`."""
+def replica(deployment: str, run: str, remotes: Mapping[str, Remote], command: str, wanted: str = "") -> Replica:
+    """The earlier server on these hosts; each host's place is set for going back to it as run `run`.
+
+    It is the run whose id is `wanted`, or the last good one. CheckFailed where a host has it not any more.
+    """
     machines = {name: state.read(remote) for name, remote in remotes.items()}
-    sources = _sources([machines[name].deployments.get(deployment) for name in remotes])
+    known = [machines[name].deployments.get(deployment) for name in remotes]
+    sources: list[Run] | list[Run | None]
+    if wanted:
+        folders = [f"{machines[name].root}/{deployment}/runs/{wanted}" for name in remotes]
+        sources = [_named(remote, folder) for remote, folder in zip(remotes.values(), folders, strict=True)]
+    else:
+        sources = _sources(known)
     nodes = [
         prepared(Place(machines[name], deployment, run, source=source), remote, command)
         for (name, remote), source in zip(remotes.items(), sources, strict=True)
@@ -32,6 +43,41 @@ def replica(deployment: str, run: str, remotes: Mapping[str, Remote], command: s
             remedy="deploy up starts what the profile says on all of them",
         )
     return Replica(tuple(sorted(nodes, key=lambda node: node.rank)))
+
+
+def named(word: str, known: Iterable[Deployment | None]) -> str:
+    """The id of the run that a word means by its name or the beginning of it, of those that the hosts have.
+
+    ConfigError where that is none, or several.
+    """
+    ids = sorted({run for found in known if found for run in found.runs})
+    meant = [word] if word in ids else [run for run in ids if run.startswith(word)]
+    if len(meant) == 1:
+        return meant[0]
+    last = "\n".join((meant or ids)[-10:])
+    what = f"{len(meant)} runs begin with {word!r}" if meant else f"no host has a run {word!r}"
+    raise ConfigError(
+        what,
+        evidence=last and f"the last of those that are there:\n{last}",
+        remedy="name one of these; a deployment is named by profile=NAME",
+    )
+
+
+def _named(remote: Remote, folder: str) -> Run:
+    """The run in a folder of the host, with all that is needed to start it again."""
+    run, name = state.one(remote, folder), folder.rpartition("/")[2]
+    where = f"{remote.host.name}: run {name}"
+    if run is None:
+        raise CheckFailed(f"{where} is not there any more", evidence=folder, remedy=STARTS)
+    if run.manifest is None or run.node is None:
+        raise CheckFailed(f"{where} has no manifest that this version can read", evidence=folder, remedy=STARTS)
+    if run.draft and not releases.is_whole(run.draft, remote):
+        raise CheckFailed(
+            f"{where} had a draft that is gone from the host",
+            evidence=f"{run.draft} is not there, or not whole",
+            remedy="push it again: deploy restart --ckpt PATH",
+        )
+    return run
 
 
 def _sources(known: list[Deployment | None]) -> list[Run | None]:
@@ -54,7 +100,7 @@ def prepared(place: Place, remote: Remote, command: str) -> Node:
     if source is None or node is None or source.manifest is None:
         raise CheckFailed(
             f"{remote.host.name}: there is no earlier run of {place.deployment} that had passed its gates",
-            remedy="deploy history lists what was tried; deploy up starts what the profile says",
+            remedy=f"deploy history lists what was tried; {STARTS}",
         )
     asked = Asked(command, tuple(source.manifest.get("words", ())), source.manifest.get("ckpt"))
     node = replace(node, host=remote.host)

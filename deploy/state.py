@@ -181,6 +181,11 @@ def read(remote: Remote) -> Machine:
     return parse(remote.python(*question(remote.host)))
 
 
+def one(remote: Remote, folder: str) -> Run | None:
+    """The run in this folder of the host; None where there is none."""
+    return _run(remote.python(host.source("one_run"), folder))
+
+
 def parse(answer: Mapping[str, Any]) -> Machine:
     """From what `deploy.host.state` prints."""
     said = answer["lock"]

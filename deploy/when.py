@@ -48,6 +48,25 @@ def parse(text: str, now: datetime) -> tuple[str, float]:
     return why, seconds
 
 
+def since(text: str, now: datetime) -> float:
+    """Seconds since the epoch of "2h" or "3 days" ago, "today", "yesterday", a date, or a date and a time, in our own
+    time zone. ConfigError for what is none of these.
+    """
+    said = text.strip().lower()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if said in ("today", "yesterday"):
+        return (midnight - timedelta(days=said == "yesterday")).timestamp()
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return (now - timedelta(seconds=_duration(said.removesuffix("ago").strip()))).timestamp()
+    except (ConfigError, OverflowError) as error:
+        remedy = "as in: 2h, 3 days, today, yesterday, 2026-11-30, 2026-11-30T18:00"
+        raise ConfigError(f"{_short(text)!r} is no time that runs could be listed since", remedy=remedy) from error
+
+
 def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 

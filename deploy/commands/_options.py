@@ -90,6 +90,18 @@ def looking(words: str = "[KEY=VALUE]...") -> Callable[[F], F]:
     return give
 
 
+def takes(words: str) -> Callable[[F], F]:
+    """What a command calls its words, where they are no `key=value` of a profile."""
+
+    def give(function: F) -> F:
+        for parameter in function.__click_params__:  # type: ignore[attr-defined]
+            if isinstance(parameter, click.Argument):
+                parameter.metavar = words
+        return function
+
+    return give
+
+
 def later(name: str) -> Callable[[click.Context, click.Parameter, str], Any]:
     """A completion of `deploy/completing.py`, which is imported only when a shell asks."""
 

@@ -18,6 +18,7 @@ from deploy.commands._recorded import folder_of_runs
 if TYPE_CHECKING:
     from deploy.events import Event
     from deploy.record import RunSummary
+    from deploy.runs.choosing import Wanted
 
 COMMAND = 40  # characters of it in the list: one long command must not make every row wide
 ENDING = 30  # characters that how it ended needs beside the columns; with less room it has a line of its own
@@ -28,6 +29,11 @@ ENDING = 30  # characters that how it ended needs beside the columns; with less 
 @click.option("--replay", is_flag=True, help="Show the run's events once more, as they were seen.")
 @click.option("--speed", type=Finite(min=0), default=0.0, help="Replay this many times as fast; 0: at once.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="List at most so many runs.")
+@click.option("--profile", metavar="NAME", shell_complete=later("profiles"), help="Only runs of this profile.")
+@click.option("--host", metavar="NAME", help="Only runs on this host; a pattern may stand here: gpu*.")
+@click.option("--failed", is_flag=True, help="Only runs that did not end well.")
+@click.option("--since", metavar="WHEN", help="Only runs since then: 2h, 3 days, yesterday, 2026-11-30.")
+@click.option("--ckpt", metavar="DIGEST", help="Only runs of this draft: the beginning of its digest, or its path.")
 @click.option("--hosts", metavar="PATTERNS", help="What was changed on these hosts, by anybody, from their own audit.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--jsonl", is_flag=True, help="With --replay: the events as JSON lines on stdout.")
@@ -35,7 +41,7 @@ ENDING = 30  # characters that how it ended needs beside the columns; with less 
 @click.option("-v", "--verbose", count=True, help="With --replay: all that was said; twice: log lines too.")
 @click.option("--project", type=click.Path(path_type=Path, file_okay=False), help="The project's folder.")
 def history(
-    run: str | None, hosts: str | None, limit: int, as_json: bool, project: Path | None, **replay: Any
+    run: str | None, hosts: str | None, limit: int, as_json: bool, project: Path | None, **others: Any
 ) -> int | None:
     """List the runs, newest first, or show RUN: its name, the beginning of it, or `last`; or the audit of hosts.
 
@@ -44,22 +50,25 @@ def history(
       deploy history
       deploy history last
       deploy history 20261129-2015 --replay --speed 10
-      deploy history --json | jq '.[0].id'
+      deploy history --profile kimi-eagle3 --failed --since "3 days"
+      deploy history --ckpt a1b2c3 --json | jq '.[0].accept_length'
       deploy history --hosts all
     """
     from deploy import record
     from deploy.commands import show
+    from deploy.runs import choosing
 
-    _refuse(run, as_json=as_json, **replay)
+    wanted = _wanted(**{name: others.pop(name) for name in ("profile", "host", "failed", "since", "ckpt")})
+    _refuse(run, wanted, as_json=as_json, **others)
     if hosts is not None:
         return _audit(run, hosts, limit, as_json, project)
     runs = folder_of_runs(project)
     if run is None:
-        _list(record.summaries(runs)[:limit], as_json)
+        _list([*choosing.chosen(record.summaries(runs), wanted)][:limit], as_json, some=not wanted.anything)
         return None
     folder = record.find(runs, run)
-    if replay["replay"]:
-        _replay(record.read(folder), **replay)
+    if others["replay"]:
+        _replay(record.read(folder), **others)
     else:
         show.tell(folder, as_json=as_json)
     return None
@@ -76,9 +85,20 @@ def _audit(run: str | None, hosts: str, limit: int, as_json: bool, project: Path
     return auditing.report(Options((), project, hosts, yes=False, output=output, verbosity=0), limit)
 
 
-def _refuse(run: str | None, *, as_json: bool, replay: bool, jsonl: bool, **_: Any) -> None:
+def _wanted(*, since: str | None, **others: Any) -> Wanted:
+    from datetime import datetime
+
+    from deploy import when
+    from deploy.runs.choosing import Wanted
+
+    return Wanted(since=None if since is None else when.since(since, datetime.now().astimezone()), **others)
+
+
+def _refuse(run: str | None, wanted: Wanted, *, as_json: bool, replay: bool, jsonl: bool, **_: Any) -> None:
     from deploy.errors import ConfigError
 
+    if run is not None and not wanted.anything:
+        raise ConfigError("one run is named, so none are to be chosen", remedy="RUN, or --profile, --host, ...")
     if jsonl and not replay:
         raise ConfigError("--jsonl is for events", remedy="deploy history RUN --replay --jsonl, or --json")
     if replay and as_json:
@@ -87,21 +107,21 @@ def _refuse(run: str | None, *, as_json: bool, replay: bool, jsonl: bool, **_: A
         raise ConfigError("--replay of which run?", remedy="deploy history last --replay")
 
 
-def _list(runs: list[RunSummary], as_json: bool) -> None:
+def _list(runs: list[RunSummary], as_json: bool, *, some: bool) -> None:
     if as_json:
         from dataclasses import asdict
 
         click.echo(json.dumps([asdict(run) for run in runs], indent=2))
         return
     if not runs:
-        click.echo("no runs yet: deploy up records one", err=True)
+        click.echo("no run is like that: deploy history" if some else "no runs yet: deploy up records one", err=True)
         return
     click.echo("\n".join(lines(runs, _width())))
 
 
 def lines(runs: list[RunSummary], width: int | None) -> list[str]:
     """The list in lines of `width` characters at most (None: as long as they are)."""
-    rows = [("RUN", "COMMAND", "HOSTS", "TOOK", "EXIT", "ACCEPT", ""), *(_row(run) for run in runs)]
+    rows = [("RUN", "COMMAND", "HOSTS", "TOOK", "EXIT", "ACCEPT", "TOK/S", ""), *(_row(run) for run in runs)]
     *columns, _ = zip(*rows, strict=True)
     widths = [max(map(len, column)) for column in columns]
     aside = width is not None and width - sum(widths) - 2 * len(widths) < ENDING
@@ -117,7 +137,7 @@ def _row(run: RunSummary) -> tuple[str, ...]:
 
     hosts = ",".join(run.hosts) if len(run.hosts) <= 2 else f"{len(run.hosts)} hosts"
     code = "-" if run.exit_code is None else str(run.exit_code)
-    length = render.number(run.accept_length)
+    length, speed = render.number(run.accept_length), render.number(run.tok_s)
     return (
         run.id,
         render.one_line(render.what(run.command, run.profile), COMMAND),
@@ -125,6 +145,7 @@ def _row(run: RunSummary) -> tuple[str, ...]:
         render.seconds(run.seconds),
         render.one_line(code),
         "" if length is None else f"{length:.2f}",
+        "" if speed is None else f"{speed:.4g}" if speed < 1000 else f"{speed:.0f}",
         render.one_line(f"not ended: {run.text}" if run.exit_code is None else run.text),
     )
 

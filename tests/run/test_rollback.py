@@ -80,6 +80,33 @@ def test_a_release_that_is_gone_is_refused_and_nothing_is_touched(project: Proje
     assert (done.code, "gone from the host" in done.err, project.status()["pid"]) == (5, True, before["pid"]), done.err
 
 
+def test_it_goes_back_to_the_run_that_is_named(project: Project, tmp_path: Path) -> None:
+    project.fake()
+    assert project.run("up", "profile=fake").code == 0
+    first = project.status()
+    assert project.run("up", "profile=fake").code == 0
+    looked = max((project.folder / "runs").iterdir(), key=lambda folder: folder.stat().st_mtime).name
+    for number in range(2):
+        assert project.run("restart", "--ckpt", str(another_draft(tmp_path / f"d{number}"))).code == 0
+    done = project.run("rollback", first["run"])
+    assert (done.code, f"back to run {first['run']}" in done.err) == (0, True), done.err
+    assert project.status()["draft"] == first["draft"]
+    before = project.status()
+    for words, code, what in (
+        ([looked, "extra"], 2, "go back to"),
+        (["2026"], 2, "runs begin with '2026'"),
+        (["nonsense"], 2, "no host has a run 'nonsense'"),
+    ):
+        done = project.run("rollback", *words)
+        assert (done.code, what in done.err) == (code, True), done.err
+    shutil.rmtree((Path(first["folder"]) / "draft").resolve())
+    done = project.run("rollback", looked, "profile=fake")
+    assert (done.code, "had a draft that is gone from the host" in done.err) == (5, True), done.err
+    (Path(first["folder"]) / "manifest.json").unlink()
+    done = project.run("rollback", looked)
+    assert (done.code, "has no manifest" in done.err, project.status()["pid"]) == (5, True, before["pid"]), done.err
+
+
 def test_a_failed_restart_brings_back_what_served(project: Project, tmp_path: Path) -> None:
     project.fake(on_failure="rollback")
     assert project.run("up", "profile=fake").code == 0

@@ -288,10 +288,10 @@ def test_a_name_of_no_run_or_of_several_is_refused(project, word, what):
 
 
 LIST = """\
-RUN                     COMMAND         HOSTS      TOOK   EXIT  ACCEPT
-20261129-203640-f1ee70  up kimi-eagle3  16 hosts   1m06s  6     3.90    2 of 16 hosts failed: gpu3, gpu9
-20261129-202000-0badd1  up local        localhost  3.7s   9     1.00    local serves on localhost:30000, but a gate \
-fails
+RUN                     COMMAND         HOSTS      TOOK   EXIT  ACCEPT  TOK/S
+20261129-203640-f1ee70  up kimi-eagle3  16 hosts   1m06s  6     3.90    120    2 of 16 hosts failed: gpu3, gpu9
+20261129-202000-0badd1  up local        localhost  3.7s   9     1.00    311.2  local serves on localhost:30000, but a \
+gate fails
 """
 
 
