@@ -127,6 +127,7 @@ class Place:
     asked: Asked = Asked()
     key: str = ""
     source: Run | None = None  # the run that is gone back to
+    once: bool = False  # whether it is held against other gates than its own, which says nothing of it for later
 
     @property
     def current(self) -> Run | None:

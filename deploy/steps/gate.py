@@ -83,12 +83,16 @@ def _verdict(
 
 
 def _write(remote: Remote, measured: Measurement | None, verdict: dict[str, Any], *, holds: bool) -> None:
-    """Beside the run and into the record; what was measured has the last good run beside it by now."""
+    """Beside the run and into the record; what was measured has the last good run beside it by now.
+
+    Gates of one command alone do not make a run good, or take that from it.
+    """
     files = {"verdict.json": json.dumps(verdict, indent=1)}
     if measured and not measured.why:
         text = measured.model_dump_json(indent=1)
         files |= {"bench.json": text, **({lastgood.NAME: text} if holds else {})}
-    remote.write(remote.place.folder, files)
+    kept = {name: text for name, text in files.items() if name == "bench.json" or not remote.place.once}
+    remote.write(remote.place.folder, kept)
     remote.file("the verdict", {name: text for name, text in files.items() if name != lastgood.NAME})
     remote.say("verdict", verdict=verdict)
 

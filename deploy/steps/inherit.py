@@ -4,7 +4,7 @@ from deploy import baseline, benching
 from deploy.plan import Node
 from deploy.remote import Remote
 
-MEASURED = ("verdict.json", "good.json", "bench.json", "bench.jsonl")
+MEASURED = ("verdict.json", "good.json", "bench.json", "bench.jsonl", "prompts.jsonl")
 # As it was there, absent where it was absent: a run that had failed its gates has not passed them by coming back.
 TAKE_OVER = """\
 umask 077
