@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deploy import host
 from deploy.errors import Interrupted
 from deploy.loads import Ran, own
 from tests import loads
-from tests.project import free_port, until
+from tests.project import ROOT, free_port, until
 from tests.scripted_server import CHUNKED, CLOSE, STREAM, Script, chunk, event, last, scripted, usage
 
 PACE = 0.01  # seconds from one event to the next
@@ -20,8 +25,8 @@ WORDS = 20
 
 
 def ran(tmp_path: Path, port: int, engine: str = "command", *, key: str = "", **fields: Any) -> Ran:
-    remote = loads.here(tmp_path, key=key)
-    return own.run(loads.asked(**fields), loads.node(port, engine), remote, lambda _done, _of: None)
+    node = loads.node(port, engine, **fields.pop("node", {}))
+    return own.run(loads.asked(**fields), node, loads.here(tmp_path, key=key), lambda _done, _of: None)
 
 
 def paced(*_: Any, words: int = WORDS, pace: float = PACE) -> Script:
@@ -196,6 +201,25 @@ def test_who_stops_leaves_nothing_behind(tmp_path: Path) -> None:
         until(lambda: not clients(), what="the end of the program")
 
 
+@pytest.mark.parametrize("program", ["load", "bench_client"])
+def test_a_program_whose_stdin_ends_ends(tmp_path: Path, program: str) -> None:
+    """As when the connection is lost: nobody is there to tell it to stop."""
+    question = {"path": "/", "body": {}, "tokens": []}
+    asked = {"key": "", "concurrency": 1, "timeout": 60.0, "gpus": [], "requests": [question]}
+    client = {"argv": ["sleep", "61.5"], "env": {}, "files": {}, "output": "none", "secret": {}, "total": 1}
+    with scripted(lambda *_: [(60.0, b"")]) as server:
+        words = [sys.executable, "-I", "-c", host.source(program)]
+        environ, pipe, nothing = {**os.environ, "TMPDIR": str(tmp_path)}, subprocess.PIPE, subprocess.DEVNULL
+        with subprocess.Popen(words, stdin=pipe, stdout=nothing, env=environ) as run:
+            assert run.stdin
+            run.stdin.write(json.dumps({"port": server.port, **asked, **client}).encode() + b"\n")
+            run.stdin.flush()
+            until(lambda: bool(server.asked) or any(tmp_path.iterdir()), what="its beginning")
+            run.stdin.close()
+            assert run.wait(20) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def clients() -> list[Path]:
     """The programs of ours that ask servers on this machine."""
     return [path for path in Path("/proc").glob("[0-9]*/cmdline") if _ours(path)]
@@ -206,3 +230,61 @@ def _ours(path: Path) -> bool:
         return b"Asks a server on this host a round of questions" in path.read_bytes()
     except OSError:
         return False
+
+
+# ---- GPUs --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The state of this machine's GPUs, of which 0 and 1 are taken."""
+    monkeypatch.setenv("PATH", f"{ROOT / 'tests' / 'fake-bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_GPU_STATE", str(tmp_path))
+    (tmp_path / "holders").mkdir()
+    return tmp_path
+
+
+WATTS: list[tuple[dict[str, Any], float | None, int | None]] = [
+    (
+        {"0": {"power.draw": "100.5", "memory.used": "70000"}, "1": {"power.draw": "49.5", "memory.used": "5"}},
+        150,
+        70005,
+    ),
+    ({"0": {"power.draw": "[N/A]", "memory.used": "7"}, "1": {"memory.used": "5"}}, None, 12),
+    ({"*": {"power.draw": "[Not Supported]", "memory.used": "[N/A]"}}, None, None),
+]
+
+
+@pytest.mark.parametrize(("fields", "watts", "mib"), WATTS)
+def test_power_and_memory_of_the_gpus_that_are_taken(
+    gpus: Path, fields: dict[str, Any], watts: float | None, mib: int | None
+) -> None:
+    """Those of others count for nothing; what a GPU does not tell is not told."""
+    (gpus / "gpus.json").write_text(json.dumps({"preset": "rtx-pro-6000 x4", "fields": fields}))
+    with scripted(lambda *_: [(0.0, CLOSE), (2.0, WHOLE)]) as server:
+        done = ran(gpus, server.port, node={"gpus": 2})
+    assert (done.watts, done.gpu_bytes) == (watts, None if mib is None else mib << 20)
+    until(lambda: not _watching(gpus), what="the end of nvidia-smi")
+
+
+def test_without_gpus_nobody_looks(gpus: Path) -> None:
+    with scripted(lambda *_: [(0.0, CLOSE + WHOLE)]) as server:
+        done = ran(gpus, server.port)
+    assert (done.watts, done.gpu_bytes, done.samples[0].error) == (None, None, "")
+
+
+def test_a_host_whose_gpus_say_nothing_is_measured_all_the_same(gpus: Path) -> None:
+    (gpus / "gpus.json").write_text(json.dumps({"preset": "rtx-pro-6000 x4", "failure": "no-driver"}))
+    with scripted(lambda *_: [(0.0, CLOSE + WHOLE)]) as server:
+        done = ran(gpus, server.port, node={"gpus": 2})
+    assert (done.watts, done.gpu_bytes, done.samples[0].error) == (None, None, "")
+
+
+def _watching(state: Path) -> list[Path]:
+    """The nvidia-smi that tell of these GPUs again and again."""
+    found: list[Path] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words, environ = (process / "cmdline").read_bytes(), (process / "environ").read_bytes()
+            found += [process] * (b"-lms" in words and str(state).encode() in environ)
+    return found
