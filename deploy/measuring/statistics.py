@@ -14,6 +14,7 @@ from statistics import NormalDist, fmean, variance
 from deploy.measuring.measurement import Figure
 
 CONFIDENCE = 0.95
+WIDEST = 600.0  # of the logarithm of a ratio
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ def ratio(top: Figure, bottom: Figure, confidence: float = CONFIDENCE) -> Figure
     value, one, other = top.value / bottom.value, noise(top.rounds), noise(bottom.rounds)
     if one is None or other is None or top.value <= 0:
         return Figure(value=value)
-    off = math.exp((one.times(1 / top.value) + other.times(1 / bottom.value)).margin(confidence))
+    margin = (one.times(1 / top.value) + other.times(1 / bottom.value)).margin(confidence)
+    off = math.exp(min(margin, WIDEST))  # two wild rounds each: beyond it there is no number
     return Figure(value=value, low=value / off, high=value * off)
 
 

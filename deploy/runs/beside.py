@@ -80,7 +80,7 @@ def _more(one: Took) -> str:
 
 def _measured(found: Differences) -> Iterator[Styled]:
     rows = [
-        (one.name, figures.text(one.name, one.a), figures.text(one.name, one.b), figures.ratio(one.ratio), _word(one))
+        (one.name, figures.text(one.name, one.a), figures.text(one.name, one.b), figures.ratio(one.ratio), _word(one, judged=not found.incomparable))
         for one in found.bench
     ]
     yield from _table("measured", ("", "A", "B", "B / A", ""), rows, [COLOURS[one.verdict] for one in found.bench])
@@ -89,9 +89,11 @@ def _measured(found: Differences) -> Iterator[Styled]:
         yield one_line(f"no figure is called better or worse: {found.incomparable}"), "yellow"
 
 
-def _word(one: Compared) -> str:
+def _word(one: Compared, *, judged: bool) -> str:
     if one.verdict == "unknown":
-        return "one round tells no noise" if one.a and one.b and one.ratio and one.ratio.low is None else ""
+        if one.ratio is None:
+            return ""
+        return "one round tells no noise" if one.ratio.low is None else "the noise hides it" if judged else ""
     return "same, within the noise" if one.verdict == "same" else one.verdict
 
 

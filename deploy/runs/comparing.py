@@ -14,6 +14,8 @@ from deploy.runs.kept import Kept
 from deploy.words import RunPath
 
 CHANCE = 0.05  # that noise makes any of all figures seem better or worse
+ALIKE = 0.005  # of the ratio: two starts of one server differ by as much, which no rounds of one start tell
+HIDING = 1.5  # high / low of a ratio's band: in a wider one a change by a quarter, either way, could hide
 ASKED = ("load", "prompts", "max_tokens", "fixed_length", "temperature", "seed")  # as `On.question` has them
 LOWER = ("ttft", "itl", "differences")  # what is better where it is less
 EXACT = "differences"  # a count, which has no noise
@@ -134,15 +136,17 @@ def _bases(one: Mapping[str, Figure], other: Mapping[str, Figure]) -> set[str]:
 
 
 def _verdict(name: str, a: Figure, b: Figure, ratio: Figure | None) -> Verdict:
-    """By the ratio's band; without one nothing is known but of what has no noise, or came out the same."""
-    if name == EXACT or a.value == b.value:
+    """By the ratio's band. Nothing is known where there is none, or it is so wide that much could hide in it."""
+    if name == EXACT:
         low = high = b.value - a.value + 1
     elif ratio is None or ratio.low is None or ratio.high is None:
         return "unknown"
     else:
         low, high = ratio.low, ratio.high
+        if abs(ratio.value - 1) < ALIKE and high / low < HIDING:
+            return "same"
     if low <= 1 <= high:
-        return "same"
+        return "same" if name == EXACT or high / low < HIDING else "unknown"
     return "better" if (low > 1) != name.startswith(LOWER) else "worse"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deploy.measuring.measurement import Figure
 
+MOST = 100.0
 TIMES = ("ttft", "itl")  # seconds, told in milliseconds
 UNITS = {"tok_s": "tok/s", "tok_s_stream": "tok/s", "goodput": "requests/s"}
 
@@ -26,8 +27,9 @@ def text(name: str, figure: Figure | None) -> str:
 
 
 def ratio(figure: Figure | None) -> str:
-    """`0.52 (0.50 to 0.54)`; "-" where there is none."""
+    """`0.52 (0.50 to 0.54)`; "-" where there is none. A band of more than a hundredfold says nothing, and is not told."""
     if figure is None:
         return "-"
-    band = "" if figure.low is None or figure.high is None else f" ({figure.low:.2f} to {figure.high:.2f})"
+    untold = figure.low is None or figure.high is None or figure.high > MOST
+    band = "" if untold else f" ({figure.low:.2f} to {figure.high:.2f})"
     return f"{figure.value:.2f}{band}"

@@ -13,6 +13,8 @@ from deploy.measuring.measurement import Acceptance, Figure, Measurement, Rung, 
 from deploy.runs import figures
 from deploy.runs.kept import Kept
 
+LITTLE = 0.05  # seconds: phases that took less are not told beside those that took more
+
 Styled = tuple[str, str]  # a line and its colour, "" for none
 
 
@@ -66,7 +68,8 @@ def _part(title: str, told: Iterator[str] | Sequence[str]) -> Iterator[Styled]:
 def _start(run: Kept) -> Iterator[str]:
     for name, host in run.hosts.items():
         where = f"{one_line(name)}: " if len(run.hosts) > 1 else ""
-        took = [f"{one_line(phase)} {render.seconds(seconds)}" for phase, seconds in host.phases.items()]
+        told = {phase: seconds for phase, seconds in host.phases.items() if seconds >= LITTLE} or host.phases
+        took = [f"{one_line(phase)} {render.seconds(seconds)}" for phase, seconds in told.items()]
         if took:
             yield f"{where}{', '.join(took)}"
 

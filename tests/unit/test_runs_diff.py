@@ -98,6 +98,27 @@ def test_one_round_tells_no_noise_and_so_no_difference(tmp_path):
     assert verdicts(found)["tok_s@1"] == "unknown"
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "verdict"),
+    [
+        ([60, 61, 59, 60], [30, 31, 29, 30], "worse"),
+        ([60, 61, 59, 60], [60, 61, 60, 60], "same"),
+        ([60, 60, 60], [60.2, 60.2, 60.2], "same"),
+        ([60, 60, 60], [61, 61, 61], "better"),
+        ([60, 20, 90], [60, 95, 20], "unknown"),
+        ([60, 20, 90], [60, 20, 90], "unknown"),
+        ([60, 61], [0, 0], "unknown"),
+        ([0.001, 99], [0.001, 60], "unknown"),
+    ],
+    ids=str,
+)
+def test_a_wide_band_hides_what_differs_and_is_no_sameness(a, b, verdict):
+    one, other = (
+        measurements.made(None, 1.0, A, rungs=(_only(1, statistics.figure(map(float, each))),)) for each in (a, b)
+    )
+    assert [line.verdict for line in comparing.figures(one, other)] == [verdict]
+
+
 def test_what_the_runs_were_is_compared_key_by_key(tmp_path):
     changed = recorded.node("c3d4", env={"NCCL_DEBUG": "INFO", "NEW": "1"})
     changed["profile"] = {**changed["profile"], "port": 30001, "speculative": {"num_steps": 5}}
