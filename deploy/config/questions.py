@@ -53,6 +53,11 @@ class Bench(Part):
     most_rounds: Count = Field(
         default=16, description="Rounds at most, where a gate's bar lies within the noise band of fewer."
     )
+    spread: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.0,
+        description="By how much a figure differs from one start of a server to the next, beside its rounds, where you "
+        "know it: 0.02. Gates that compare with another run add it to the noise.",
+    )
     temperature: Annotated[float, Field(ge=0, le=2)] = Field(default=0.0, description="0: the most likely token.")
     seed: Annotated[int, Field(ge=0)] = Field(default=0, description="For what is drawn: the order of prompts.")
     load: Word = Field(default="own", description="The load generator: own, bench_serving, ...")

@@ -20,6 +20,7 @@ from deploy.measuring.statistics import Noise
 CHANCE = 0.05  # that noise fails what is as good as its bar, or passes what is as bad, over all looks
 NO_BASELINE = "there is no baseline: deploy bench --baseline measures it"
 EXACT = "differences"  # a count, which has no noise
+KNOWN = 1e6  # degrees of freedom of a spread that is said, and not estimated
 UNTOLD = 8  # degrees of freedom of a figure that tells its band and not its rounds
 
 State = Literal["holds", "fails", "within", "alone", "unmeasured"]
@@ -75,9 +76,11 @@ def confidence(times: int) -> float:
     return 1 - 2 * CHANCE / times
 
 
-def judge(gates: Mapping[str, Gate], measured: Measurement | None, times: int) -> tuple[Judged, ...]:
-    """Every gate, in its order, at one of `times` looks."""
-    return tuple(_one(name, wanted, measured, times) for name, wanted in gates.items())
+def judge(
+    gates: Mapping[str, Gate], measured: Measurement | None, times: int, spread: float = 0.0
+) -> tuple[Judged, ...]:
+    """Every gate, in its order, at one of `times` looks; `spread`: of starts of the same server, relative."""
+    return tuple(_one(name, wanted, measured, times, spread) for name, wanted in gates.items())
 
 
 def undecided(judged: Iterable[Judged]) -> bool:
@@ -86,13 +89,13 @@ def undecided(judged: Iterable[Judged]) -> bool:
     return "within" in states and "fails" not in states
 
 
-def _one(name: str, wanted: Gate, measured: Measurement | None, times: int) -> Judged:
+def _one(name: str, wanted: Gate, measured: Measurement | None, times: int, spread: float) -> Judged:
     figure = measured.figures().get(name) if measured else None
     if measured is None or figure is None:
         return Judged(name, str(wanted), "unmeasured", why=_unmeasured(name, measured))
     told = Judged(name, str(wanted), "within", figure.value, rounds=len(figure.rounds) or 1)
     if not wanted.of:
-        return _held(told, wanted, figure, None, times)
+        return _held(told, wanted, figure, None, times=times)
     against = measured.last_good if wanted.of == "last good" else measured.baseline
     without: State = "alone" if wanted.of == "last good" else "unmeasured"
     if against is None:
@@ -102,16 +105,18 @@ def _one(name: str, wanted: Gate, measured: Measurement | None, times: int) -> J
     other = against.figures.get(at)
     if other is None:
         return replace(told, state=without, why=f"run {against.run} has no {at} to compare with")
-    return _held(replace(told, run=against.run), wanted, figure, other, times)
+    return _held(replace(told, run=against.run), wanted, figure, other, times=times, spread=spread)
 
 
-def _held(told: Judged, wanted: Gate, figure: Figure, other: Figure | None, times: int) -> Judged:
+def _held(
+    told: Judged, wanted: Gate, figure: Figure, other: Figure | None, *, times: int, spread: float = 0.0
+) -> Judged:
     """The figure against the bar, which is a multiple of `other` where there is one."""
     bar = wanted.bound * other.value if other else wanted.bound
     noise = Noise(0.0, UNTOLD) if split(told.name)[0] == EXACT else _noise(figure)
     margin = noise.margin(confidence(times)) if noise else None
     if other:
-        margin = _margin_of_both(figure, other, wanted.bound, confidence(times))
+        margin = _margin_of_both(figure, other, wanted.bound, confidence(times), spread)
     if margin is None and times > 1:
         return replace(told, bar=bar, why="one round tells no noise")
     state = _state(wanted, figure.value, bar, margin or 0.0)
@@ -149,14 +154,17 @@ def _noise(figure: Figure) -> Noise | None:
     return Noise(half / statistics.student((1 - statistics.CONFIDENCE) / 2, UNTOLD), UNTOLD)
 
 
-def _margin_of_both(figure: Figure, other: Figure, factor: float, sure: float) -> float | None:
-    """Half the band of `figure - factor * other`. Who has one round is taken to be as noisy as the other one."""
+def _margin_of_both(figure: Figure, other: Figure, factor: float, sure: float, spread: float) -> float | None:
+    """Half the band of `figure - factor * other`. Who has one round is taken to be as noisy as the other one; both were
+    started, and each start has its own spread.
+    """
     own, others = _noise(figure), _noise(other)
     own, others = own or _borrowed(others, other, figure), others or _borrowed(own, figure, other)
     if own is None or others is None:
         return None
     others = others.times(factor)
-    return max((own + others).margin(sure), own.alike(others).margin(sure))
+    starts = Noise(spread * math.hypot(figure.value, factor * other.value), KNOWN)
+    return max((both + starts if spread else both).margin(sure) for both in (own + others, own.alike(others)))
 
 
 def _borrowed(known: Noise | None, of: Figure, by: Figure) -> Noise | None:

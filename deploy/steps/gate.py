@@ -35,16 +35,16 @@ def gate(node: Node, remote: Remote) -> str:
 
 def _judged(node: Node, remote: Remote) -> tuple[Measurement | None, Sequence[Judged]]:
     """Looks, and measures on, until each gate is decided, one has failed, or there are `bench.most_rounds`."""
-    gates, most = node.profile.gates, node.profile.bench.most_rounds
+    gates, wish = node.profile.gates, node.profile.bench
     measured = lastgood.beside(benching.read(remote), remote)
-    looks = judging.looks(min((rung.rounds for rung in measured.rungs), default=1) if measured else 1, most)
-    judged = judging.judge(gates, measured, len(looks))
+    looks = judging.looks(min((rung.rounds for rung in measured.rungs), default=1) if measured else 1, wish.most_rounds)
+    judged = judging.judge(gates, measured, len(looks), wish.spread)
     for done, rounds in pairwise(looks):
         if measured is None or not judging.undecided(judged):
             break
         remote.say(f"the noise hides whether {_names(judged, 'within')} holds: {rounds - done} more rounds")
         measured = lastgood.beside(benching.more(node, remote, measured, rounds - done), remote)
-        judged = judging.judge(gates, measured, len(looks))
+        judged = judging.judge(gates, measured, len(looks), wish.spread)
     return measured, judged
 
 
