@@ -12,6 +12,7 @@ import pytest
 
 from deploy import environments
 from deploy.environments import Installed
+from deploy.measuring.measurement import Measurement
 from tests import overlays, places
 from tests.places import Place
 from tests.project import Done, Project, free_port, until
@@ -52,6 +53,11 @@ class Deployment:
     def up(self) -> None:
         done = self.run("up", "profile=tiny")
         assert (done.code, accept_length(done) > 3) == (0, True), done.err
+
+    def measured(self) -> Measurement:
+        """What the last run that measured has in its record."""
+        found = (self.project.folder / "runs").glob("*/hosts/*/bench.json")
+        return Measurement.model_validate_json(max(found, key=lambda path: path.stat().st_mtime_ns).read_text())
 
     def down_without_a_trace(self) -> None:
         row = self.project.status()

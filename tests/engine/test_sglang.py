@@ -35,6 +35,8 @@ def test_a_second_up_verifies_and_does_not_restart(tiny: Deployment) -> None:
     done = tiny.run("up", "profile=tiny")
     assert (done.code, done.json["verdict"]["mode"]) == (0, "verify"), done.err
     assert accept_length(done) > 3
+    witnesses = {one.source: one.agrees for one in tiny.measured().witnesses}
+    assert (witnesses.get("the log") is not False, witnesses["/metrics"]) == (True, True)
     assert tiny.project.status()["pid"] == before["pid"]
 
 
