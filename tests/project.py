@@ -113,11 +113,16 @@ class Project:
         rows: list[dict[str, Any]] = self.run("status", "--json").json
         return rows[0]
 
-    def events(self, run: str = "") -> list[dict[str, Any]]:
-        """The recorded events of a run, or of the last one."""
+    @property
+    def last(self) -> Path:
+        """The record of the last run."""
         # of two that began in the same second, the one that was written last
         runs = [(found.name[:15], found.stat().st_mtime_ns, found) for found in (self.folder / "runs").iterdir()]
-        folder = self.folder / "runs" / run if run else max(runs)[2]
+        return max(runs)[2]
+
+    def events(self, run: str = "") -> list[dict[str, Any]]:
+        """The recorded events of a run, or of the last one."""
+        folder = self.folder / "runs" / run if run else self.last
         return [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
 
     def told(self, fact: str) -> list[Any]:

@@ -38,7 +38,9 @@ class Sample:
         return self.counters.generated if self.counters else 0
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Seconds to a tenth of a microsecond, which is more than any clock is worth."""
+        told = {name: round(value, 7) if isinstance(value, float) else value for name, value in asdict(self).items()}
+        return {**told, "chunks": [(round(seconds, 7), tokens) for seconds, tokens in self.chunks]}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Sample:
