@@ -48,6 +48,8 @@ That was the main job: push, verify, stop, free, launch, wait, prove. The server
       where each of its tensors lands, and what is wrong with it
   deploy history
       every run, with its accept length
+  deploy report
+      a page of the newest one: verdict, waterfall, acceptance, speed
   deploy plan profile=$profile
       the exact command of each host
   deploy logs -n 20 profile=$profile

@@ -93,8 +93,8 @@ class Points:
     title: str  # of the axis of values
     labels: str = ""  # what the labels are
     joined: bool = False
-    floor: float = 0.0  # where the axis begins
-    ceiling: float | None = None
+    floor: float = 0.0  # nothing can be below it, whatever its band says
+    ceiling: float | None = None  # nor above this
     percent: bool = False
     columns: bool = False  # drawn as columns from the floor
     names: tuple[str, ...] = field(default=())  # of the series, in order

@@ -108,8 +108,8 @@ def _points(alt: Any, plot: Points) -> Any:
         {
             "label": one_line(point.label, 40),
             "value": point.value,
-            "low": point.value if point.low is None else max(point.low, plot.floor),  # no axis goes below it
-            "high": point.value if point.high is None else point.high,
+            "low": point.value if point.low is None else max(point.low, plot.floor),
+            "high": point.value if point.high is None else min(point.high, plot.ceiling or point.high),
             "series": one_line(point.series, 40),
         }
         for point in plot.points
@@ -142,7 +142,7 @@ def _color(alt: Any, names: list[str]) -> Any:
 
 def _value(alt: Any, plot: Points, field: str = "value:Q") -> Any:
     highest = max([point.value if point.high is None else point.high for point in plot.points], default=plot.floor)
-    ceiling = max(plot.ceiling or highest, highest)
+    ceiling = plot.ceiling or highest
     ceiling = ceiling if ceiling > plot.floor else plot.floor + 1
     scale = alt.Scale(domain=[plot.floor, ceiling], nice=plot.ceiling is None)
     axis = alt.Axis(tickCount=5, format=".0%") if plot.percent else alt.Axis(tickCount=5)

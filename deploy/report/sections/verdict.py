@@ -48,11 +48,11 @@ def _blocks(run: Run) -> Iterator[Block]:
 def _troubles(run: Run) -> Iterator[Block]:
     """What failed, and what is behind it."""
     for trouble in run.troubles[:FEW]:
-        yield from _trouble(trouble)
+        yield from _trouble(trouble, told=run.text)
     if len(run.troubles) > FEW:
         yield Text(f"... and {len(run.troubles) - FEW} more", "soft")
     for measured in run.measured:
-        yield from _diagnosis(measured)
+        yield from _diagnosis(measured, told=run.text)
 
 
 def _tiles(run: Run) -> Iterator[Tile]:
@@ -77,7 +77,7 @@ def _of(measurement: Measurement, where: str, tones: dict[str, Tone]) -> Iterato
             band = (
                 ""
                 if figure.low is None or figure.high is None
-                else (f"{words.value(figure.low, name)} to {words.value(figure.high, name)}")
+                else (f"{words.value(max(figure.low, 0.0), name)} to {words.value(figure.high, name)}")
             )
             many = f"{streams} stream{'' if streams == 1 else 's'}"
             told = ", ".join(filter(None, (many, band)))
@@ -86,7 +86,7 @@ def _of(measurement: Measurement, where: str, tones: dict[str, Tone]) -> Iterato
 
 
 def _tones(gates: tuple[Gate, ...]) -> Iterator[tuple[str, Tone]]:
-    yield from ((gate.name, verdict(gate).tone) for gate in gates)
+    yield from ((gate.name, tone) for gate in gates if (tone := verdict(gate).tone) != "soft")
 
 
 def verdict(gate: Gate) -> Cell:
@@ -128,38 +128,36 @@ def _wanted(gate: Gate) -> str:
     return f"{gate.wanted} s" if gate.name.startswith(words.SECONDS) and " x " not in gate.wanted else gate.wanted
 
 
-def _trouble(trouble: Trouble) -> Iterator[Block]:
+def _trouble(trouble: Trouble, told: str) -> Iterator[Block]:
     where = " ".join(filter(None, (trouble.host, trouble.step)))
-    yield Text(f"{where}: {trouble.what}" if where else trouble.what, "warn" if trouble.stopped else "bad")
+    if trouble.what != told:  # which stands above all
+        yield Text(f"{where}: {trouble.what}" if where else trouble.what, "warn" if trouble.stopped else "bad")
     if trouble.evidence:
         yield Code(trouble.evidence, "evidence")
     if trouble.remedy:
         yield Text(f"What to do: {trouble.remedy}")
 
 
-def _diagnosis(measured: Measured) -> Iterator[Block]:
+def _diagnosis(measured: Measured, told: str) -> Iterator[Block]:
     """What the checkpoint doctor says of each cause that acceptance may be low by, in their order."""
-    told = measured.diagnosis
-    causes = [cause for cause in told.get("causes") or () if isinstance(cause, dict)]
-    if not told.get("title"):
-        return
-    yield Text(str(told["title"]), "bad" if causes else "")
+    title, by = (str(measured.diagnosis.get(name) or "") for name in ("title", "by"))
+    causes = [cause for cause in measured.diagnosis.get("causes") or () if isinstance(cause, dict)]
+    if title and title not in told:
+        yield Text(title, "bad" if causes else "")
     if causes:
-        rows = tuple((_cause(cause), _says(cause), _seen(cause), str(cause.get("next") or "")) for cause in causes)
-        by = f" ({told['by']})" if told.get("by") else ""
-        yield Table(("what may be why, likeliest first", f"the draft's files say{by}", "it looks like", "to try"), rows)
+        says = f"what they say{f', by {by}' if by else ''}"
+        head = ("what may be why, likeliest first", "the draft's files", says, "it looks like", "to try")
+        yield Table(head, tuple(map(_cause, causes)))
 
 
-def _cause(cause: Mapping[str, Any]) -> str:
-    return str(cause.get("title") or cause.get("name") or "")
+def _cause(cause: Mapping[str, Any]) -> tuple[str | Cell, ...]:
+    told = {
+        name: str(cause.get(name) or "") for name in ("title", "says", "what", "evidence", "looks_like", "seen", "next")
+    }
+    says = Cell(told["says"], SAYS.get(told["says"], ""))
+    seen = f"here: {told['seen']}" if told["seen"] else ""
+    return told["title"], says, _lines(told["what"], told["evidence"]), _lines(told["looks_like"], seen), told["next"]
 
 
-def _says(cause: Mapping[str, Any]) -> Cell:
-    says = str(cause.get("says") or "")
-    told = "\n".join(filter(None, (str(cause.get("what") or ""), str(cause.get("evidence") or ""))))
-    return Cell(": ".join(filter(None, (says, told))), SAYS.get(says, ""))
-
-
-def _seen(cause: Mapping[str, Any]) -> str:
-    seen = f"here: {cause['seen']}" if cause.get("seen") else ""
-    return "\n".join(filter(None, (str(cause.get("looks_like") or ""), seen)))
+def _lines(*texts: str) -> str:
+    return "\n".join(filter(None, texts))
