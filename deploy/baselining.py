@@ -38,20 +38,22 @@ def make(found: Running, asked: Plan, options: Options, session: Session) -> Mad
     if not any(baseline.speculates(node) for node in asked.nodes):
         done = walking.walked(running.courses(asked, KEEP, session), asked, options, session, record.new_id())
         return Made(done, measured(done, asked, session))
-    before, made = restoring.seen(found, session), None
+    plain, before = without_speculation(asked), restoring.seen(found, session)
+    stopped: DeployError | None = None
     try:
-        try:
-            made = _made(before, without_speculation(asked), options, session)
-        except KeyboardInterrupt:  # between two walks; in one it ends that
-            session.emit("noted", "stopped")
-        back = restoring.restored(before, options, session)
+        made = _made(before, plain, options, session)
+    except KeyboardInterrupt:  # between two walks; in one it ends that
+        stopped = Interrupted(f"stopped; run {before.run} serves as before", remedy="run the command again")
+    except DeployError as error:
+        stopped = error
+    try:
+        restored = restoring.restored(before, options, session)
     except (DeployError, KeyboardInterrupt) as error:
         raise restoring.way_back(before, error) from error
-    if back is not None and back.code:
-        raise restoring.way_back(before, DeployError(back.failures[0]["what"]) if back.failures else None)
-    if made is None:
-        raise Interrupted(f"stopped; run {before.run} serves as before", remedy="run the command again")
-    return replace(made, back=back.run if back else "")
+    back = restoring.demanded(before, restored)
+    if stopped:
+        raise stopped
+    return replace(made, back=back)
 
 
 def measured(done: Walked, asked: Plan, session: Session) -> dict[str, Measurement]:

@@ -127,13 +127,16 @@ def words(ctx: click.Context, incomplete: str) -> Iterable[str]:
     named = any(word.startswith(PROFILE) for word in said) or ctx.command.name == "show"
     if incomplete.startswith(PROFILE):
         return [f"{PROFILE}{name}" for name in _project(ctx).profiles()]
+    if ctx.command.name == "try" and "/" in incomplete:
+        return _files(incomplete)
     first = [] if named else [PROFILE]
     if ctx.command.name in ONLY_PROFILE:
         return first
     sign, key, equals, _ = re.match(r"(\+\+|[+~]?)([^=]*)(=?)(.*)", incomplete, re.DOTALL).groups()  # type: ignore[union-attr]
     if equals:
         return [f"{sign}{key}={value}" for value in _values(ctx, key, incomplete.partition("=")[2])]
-    return [*first, *(f"{sign}{word}" for word in _keys(ctx, sign, key, said))]
+    tried = _files(incomplete) if ctx.command.name == "try" else ()
+    return [*first, *(f"{sign}{word}" for word in _keys(ctx, sign, key, said)), *tried]
 
 
 def _keys(ctx: click.Context, sign: str, incomplete: str, said: tuple[str, ...]) -> Iterator[str]:
@@ -145,7 +148,7 @@ def _keys(ctx: click.Context, sign: str, incomplete: str, said: tuple[str, ...])
     around = schema.at(Profile, prefix) if prefix else Profile
     known = _said(ctx, said) if sign in ("~", "+") or schema.part(around) is None else frozenset()
     names = _names(around, prefix, known)
-    if ctx.command.name == "smoke" and not prefix:
+    if ctx.command.name in ("smoke", "bench") and not prefix:
         names = [name for name in names if name in ASKED]
     for name in names:
         path = (*prefix, name)

@@ -100,7 +100,17 @@ def ended(deployment: str, options: Options, session: Session) -> Walked:
     return walking.walked(running.courses(plan, CLEARED, session), plan, options, session, record.new_id())
 
 
-def way_back(before: Before, error: BaseException | None = None) -> DeployError:
+def demanded(before: Before, back: Walked | None) -> str:
+    """As which run it is back ("": it was never gone); an error where it is not."""
+    if back is None:
+        return ""
+    if back.code:
+        why = "; ".join(failure["what"] for failure in back.failures)
+        raise way_back(before, Interrupted(why) if back.code == Interrupted.exit_code else DeployError(why))
+    return back.run
+
+
+def way_back(before: Before, error: BaseException) -> DeployError:
     """What to say where it could not be brought back: what is true is not what was promised."""
     name = before.found.name
     good = next(iter(before.found.runs.values())).good
@@ -108,7 +118,7 @@ def way_back(before: Before, error: BaseException | None = None) -> DeployError:
     kind = Interrupted if isinstance(error, Interrupted | KeyboardInterrupt) else DeployError
     return kind(
         f"run {before.run}, which ran before, is not back",
-        evidence=str(error or ""),
+        evidence=str(error),
         remedy=f"{way} starts it; deploy status says what runs",
     )
 

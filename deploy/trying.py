@@ -101,9 +101,8 @@ class Trial:
         self.session.renew()
         if self.before:
             done = restoring.restored(self.before, self.options, self.session)
-            if done is not None and done.code:
-                raise restoring.way_back(self.before, DeployError("; ".join(f["what"] for f in done.failures)))
-            return Left("before", self.before.run, done.run if done else self.before.run)
+            back = restoring.demanded(self.before, done)
+            return Left("before", self.before.run, back or self.before.run)
         if running.deployments(self.session).get(self.deployment):
             restoring.ended(self.deployment, self.options, self.session)
         return Left("nothing")

@@ -111,3 +111,16 @@ def test_a_draft_that_lies_on_the_host_is_served_from_there(tiny: Deployment, tm
     done = tiny.run("restart", "--ckpt", f"{tiny.place.name}:{lying}", "--json")
     assert (done.code, accept_length(done) > 3) == (0, True), done.err
     assert tiny.project.status()["draft_from"] == f"{tiny.place.name}:{lying}"
+
+
+def test_a_draft_is_held_against_the_same_server_without_it(tiny: Deployment) -> None:
+    assert tiny.up().code == 0
+    before = tiny.project.status()
+    made = tiny.run("bench", "--baseline", "--json")
+    assert (made.code, made.json["measured"][tiny.place.name]["acceptance"]) == (0, None), made.err
+    assert tiny.project.status()["draft"] == before["draft"]
+    done = tiny.run("bench", "gates.differences=<= 0", "--json")
+    measured = done.json["measured"][tiny.place.name]
+    assert (done.code, measured["quality"]["compared"], measured["quality"]["differ"]) == (0, 3, 0), done.err
+    assert measured["baseline"]["run"] == made.json["run"]
+    assert measured["speedup"]["1"]["value"] > 0

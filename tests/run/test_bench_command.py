@@ -96,6 +96,7 @@ def test_what_does_not_speculate_is_its_own_baseline(project: Project) -> None:
     assert len(list((Path(before["folder"]).parent.parent / "baselines").iterdir())) == 1
 
 
+@pytest.mark.full
 def test_what_ran_is_back_where_the_baseline_dies(project: Project) -> None:
     before = served(project, {"die_at": "kv"}, fake={"accept_length": 1.0}, on_failure="stop")
     project.run("up", "profile=fake", "on_failure=leave")

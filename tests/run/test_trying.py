@@ -72,6 +72,7 @@ def test_where_none_holds_what_ran_before_is_back(project: Project) -> None:
     assert (again.code, again.json["verdict"]["mode"]) == (0, "verify"), again.err
 
 
+@pytest.mark.full
 def test_after_a_ctrl_c_what_ran_before_is_back_and_what_was_tried_is_told(project: Project) -> None:
     project.fake(bench=BENCH)
     assert project.run("up", "profile=fake").code == 0
