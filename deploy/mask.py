@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -37,13 +38,33 @@ def _file(name: str, text: Any, forms: list[str]) -> Any:
     """A file's text. JSON stays JSON: looked at as text, a quote within one of its strings would end what is hidden."""
     if not isinstance(text, str) or not name.endswith((".json", ".jsonl")):
         return _all(text, forms, foreign=not str(name).endswith(".yaml"))  # a profile is ours, and says what is secret
-    several = name.endswith(".jsonl")
     try:
-        parts = [json.loads(line) for line in text.splitlines() if line] if several else [json.loads(text)]
-        told = [_all(scrub.document(part), forms, foreign=True) for part in parts]
+        for part in filter(None, text.split("\n")) if name.endswith(".jsonl") else [text]:
+            json.loads(part)
     except (ValueError, RecursionError):
         return _all(text, forms, foreign=True)
-    return "".join(json.dumps(part, indent=None if several else 1) + "\n" for part in told)
+    return _STRINGS.sub(lambda found: _string(found, forms), text)
+
+
+# A key with what stands behind it where that is a string, or a string that is no key's. Numbers are left as they are:
+# a measurement has many, and each of them looked at takes longer than all the rest of a run's record.
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_STRINGS = re.compile(rf"(?P<key>{_STRING})(?P<colon>\s*:\s*)(?P<value>{_STRING})?|{_STRING}")
+
+
+def _string(found: re.Match[str], forms: list[str]) -> str:
+    if found["key"] is None:
+        return _literal(found[0], forms)
+    value = _literal(found["value"], forms) if found["value"] else ""
+    if value and scrub.is_secret(json.loads(found["key"])) and not scrub.says_nothing(json.loads(value)):
+        value = json.dumps(hide.HIDDEN)
+    return f"{_literal(found['key'], forms)}{found['colon']}{value}"
+
+
+def _literal(text: str, forms: list[str]) -> str:
+    said = json.loads(text)
+    told = _all(said, forms, foreign=True)
+    return text if told == said else json.dumps(told)
 
 
 def _unnamed(value: Any, *, foreign: bool) -> Any:

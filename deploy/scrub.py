@@ -103,7 +103,12 @@ def document(told: Any, name: str = "") -> Any:
             return [document(item, name) for item in told]
         said = zip(told, words(map(str, told)), strict=True)
         return [shown if isinstance(item, str) else item for item, shown in said]
-    return HIDDEN if isinstance(told, str) and not _PLAIN.fullmatch(told) and is_secret(name) else told
+    return HIDDEN if isinstance(told, str) and not says_nothing(told) and is_secret(name) else told
+
+
+def says_nothing(value: str) -> bool:
+    """Whether a value is no secret, whatever it is called: a number, None, or what is hidden already."""
+    return bool(_PLAIN.fullmatch(value))
 
 
 def _flagged(found: re.Match[str]) -> bool | None:

@@ -418,6 +418,8 @@ def test_json_that_is_filed_stays_json_whatever_is_hidden_in_it(said):
     assert [{**told[0], "text": said}, told[1]] == [first, {**second, "HF_TOKEN": "***"}]
     assert json.loads(files_masked("a.json", json.dumps(second))) == told[1]
     assert "***" in files_masked("cut.json", '{"x": "hf_token=abc123def"')
+    line = json.dumps({"text": f"\u2028{said}\x85"}, ensure_ascii=False)
+    assert "***" in json.loads(files_masked("a.jsonl", f"{line}\n", "s3cret"))["text"]
 
 
 def test_what_is_measured_is_filed_as_it_is():
