@@ -111,10 +111,12 @@ def percentile(values: Iterable[float], percent: float) -> float:
 def student(tail: float, freedom: float) -> float:
     """The value that Student's t of so many degrees of freedom passes with the chance `tail` (below 0.5).
 
-    Newton's way from the normal distribution's value, which lies below it: the tail is convex there, so no step is
+    Newton's way from the first terms of Fisher's series, which lie below it: the tail is convex there, so no step is
     too long.
     """
-    value = NormalDist().inv_cdf(1 - tail)
+    normal = NormalDist().inv_cdf(1 - tail)
+    value = normal + (normal**3 + normal) / (4 * freedom)
+    value += (5 * normal**5 + 16 * normal**3 + 3 * normal) / (96 * freedom**2)
     for _ in range(100):
         step = (beyond(value, freedom) - tail) / _density(value, freedom)
         value += step

@@ -14,7 +14,7 @@ import pytest
 from deploy.config.gates import parse
 from deploy.config.questions import Bench
 from deploy.measuring import judging, statistics
-from deploy.measuring.measurement import Against, Measurement
+from deploy.measuring.measurement import Against, Figure, Measurement, Percentiles
 from tests import measurements
 
 REPEATS = 1000
@@ -68,14 +68,16 @@ def served(case: Case, draw: random.Random, truth: float) -> Callable[[], float]
     return lambda: own * (1 + draw.gauss(0, case.between_rounds))
 
 
+RUNG = measurements.rung(1, 100.0, None, ttft=None, itl=None, tok_s_stream=None)
+MEASURED = Measurement(at=0.0, on=measurements.on("r1"), rungs=(RUNG,))
+
+
 def measured(case: Case, values: list[float], last: Against) -> Measurement:
     figure = statistics.figure(values)
-    told = {"tok_s": figure} if case.measure == "tok_s" else {"tok_s": figure, "goodput": figure}
-    rung = measurements.rung(1, 100.0, None, ttft=None, itl=None, tok_s_stream=None).model_copy(update=told)
+    told: dict[str, Figure | Percentiles] = {"tok_s": figure}
     if case.measure == "ttft_p95":
-        each = measurements.percentiles(1, 2, 3).model_copy(update={"p95": figure})
-        rung = rung.model_copy(update={"ttft": each})
-    return Measurement(at=0.0, on=measurements.on("r1"), rungs=(rung,), last_good=last)
+        told = {"ttft": Percentiles.model_construct(p50=figure, p95=figure, p99=figure)}
+    return MEASURED.model_copy(update={"rungs": (RUNG.model_copy(update=told),), "last_good": last})
 
 
 NO_CHANGE = [

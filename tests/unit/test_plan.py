@@ -122,6 +122,13 @@ def test_a_node_survives_the_manifest(name, make):
         assert again.digest == node.digest
 
 
+def test_a_manifest_with_the_old_name_of_a_measure_is_read():
+    now = node(made(engine={"name": "llamacpp"}, gates={"tok_s": ">= 100"}))
+    written = json.loads(json.dumps(now.to_json()).replace('"tok_s"', '"tokens_per_second"'))
+    assert "tokens_per_second" in written["profile"]["gates"]
+    assert Node.from_json(written) == now
+
+
 KIMI = "kimi-eagle3"
 SAME = [
     ["smoke.ask=Hello"],
