@@ -1,7 +1,8 @@
 """What our load generator adds to the times that it measures, and whether the engine's own client measures the same.
 
     python -m benchmarks.client [ROUNDS]           against a server of a fixed cadence, beside a bare reader
-    python -m benchmarks.client --sglang [ROUNDS]  beside sglang's bench client, on a real SGLang (local-sglang)
+    python -m benchmarks.client --beside [ROUNDS]  beside sglang's bench client, on a real llama.cpp (profile local)
+    python -m benchmarks.client --sglang [ROUNDS]  the same on a real SGLang (profile local-sglang)
 
 A server in a process of its own sends one token every 5 ms, and tells when it sent each. `late` is from a token's
 sending to its time as measured, by one clock. The bare reader does nothing but `recv` in a thread for each stream.
@@ -24,15 +25,17 @@ from pathlib import Path
 from statistics import mean, quantiles
 from typing import Any
 
+from deploy import environments
 from deploy.loads import Ran, _program, load
 from deploy.measuring import statistics
 from deploy.plan import Node
 from deploy.remote import Remote
 from tests import loads
-from tests.project import Project, free_port
+from tests.project import EXAMPLES, Project, free_port
 from tests.scripted_server import CHUNKED, Script, chunk, event, last, scripted, usage
 
 TOKENS, CADENCE = 200, 0.005
+REQUESTS = {"local": 200, "local-sglang": 12}  # of a round: some seconds of each server
 STREAMS = (1, 8)
 DATASETS = "load_dataset = None  # the client imports it for data sets that are not used here\n"
 
@@ -146,19 +149,29 @@ def overhead(rounds: int) -> None:
 
 
 @contextmanager
-def sglang(folder: Path) -> Iterator[Node]:
-    """A real SGLang of the profile local-sglang, on a free port."""
-    project, port = Project(folder / "project"), free_port()
-    project.environ["HOME"] = str(Path.home())
+def served(profile: str, folder: Path) -> Iterator[Node]:
+    """A real server of that profile of the tool's own, on a free port."""
+    project = Project(folder / "project")
+    project.environ["HOME"] = str(Path.home())  # where the environments are
     project.environ.pop("XDG_CACHE_HOME")
-    project.profile("bench", extends="local-sglang", port=port, bench={"prompts": []}, gates={})
+    project.profile("bench", extends=profile, port=free_port(), bench={"prompts": []})
     done = project.run("up", "profile=bench", timeout=600)
     try:
-        assert done.code == 0, done.err
+        assert done.code in (0, 10), done.err  # 10: the default gate has no measurement; it serves all the same
         manifest = next((folder / "project" / "work").glob("*/bench/runs/*/manifest.json"))
         yield Node.from_json(json.loads(manifest.read_text())["node"])
     finally:
         project.run("down")
+
+
+def theirs(node: Node, folder: Path) -> Node:
+    """The same server, for sglang's bench client in the environment sglang-cpu."""
+    installed = environments.locate("sglang-cpu")
+    assert installed, "deploy engine install sglang-cpu"
+    (folder / "datasets.py").write_text(DATASETS)
+    env = {**installed.env, "PYTHONPATH": f"{installed.env['PYTHONPATH']}:{folder}"}
+    model = {"path": str(EXAMPLES / "target"), "name": node.served_name}
+    return loads.node(node.port, "sglang", engine={"name": "sglang", "python": installed.python}, model=model, env=env)
 
 
 def figures(ran: Ran) -> dict[str, float]:
@@ -172,21 +185,18 @@ def figures(ran: Ran) -> dict[str, float]:
     }
 
 
-def beside(rounds: int) -> None:
-    with tempfile.TemporaryDirectory() as name, sglang(Path(name)) as node:
-        extra = Path(name, "extra")
-        extra.mkdir()
-        (extra / "datasets.py").write_text(DATASETS)
-        env = dict(node.env)
-        env["PYTHONPATH"] = f"{env['PYTHONPATH']}:{extra}"
-        remote = loads.here(Path(name, "here"))
-        helped = type(node)(**{**vars(node), "env": tuple(env.items())})
-        asked = loads.asked(12, 2, max_tokens=64, timeout=120.0, fixed_length=True)
-        found: dict[str, list[dict[str, float]]] = {"own": [], "bench_serving": []}
-        for which in ("own", *list(found) * rounds):  # the first one warms up
-            found[which].append(figures(load(which).run(asked, helped, remote, lambda _done, _of: None)))
+def beside(profile: str, rounds: int) -> None:
+    with tempfile.TemporaryDirectory() as name, served(profile, Path(name)) as node:
+        remote = loads.here(Path(name))
+        nodes = {"own": node, "bench_serving": theirs(node, Path(name))}
+        asked = loads.asked(REQUESTS[profile], max_tokens=64, timeout=120.0, fixed_length=True)
+        found: dict[str, list[dict[str, float]]] = {which: [] for which in nodes}
+        for which in ("own", *list(nodes) * rounds):  # the first one warms up
+            ran = load(which).run(asked, nodes[which], remote, lambda _done, _of: None)
+            found[which].append(figures(ran))
+            assert {one.tokens for one in ran.samples} == {asked.max_tokens}, which
         found["own"].pop(0)
-        print(f"{len(asked.prompts)} requests of {asked.max_tokens} tokens, 2 at once, {rounds} rounds of each")
+        print(f"{len(asked.prompts)} requests of {asked.max_tokens} tokens, one at a time, {rounds} rounds of each")
         for figure in found["own"][0]:
             bands = {which: statistics.figure([one[figure] for one in ran]) for which, ran in found.items()}
             ratio = statistics.ratio(bands["own"], bands["bench_serving"])
@@ -201,8 +211,8 @@ def main(words: Sequence[str]) -> None:
     numbers = [int(word) for word in words if word.isdigit()]
     if "--serve" in words:
         serve()
-    elif "--sglang" in words:
-        beside(*(numbers or [4]))
+    elif "--sglang" in words or "--beside" in words:
+        beside("local-sglang" if "--sglang" in words else "local", *(numbers or [4]))
     else:
         overhead(*(numbers or [5]))
 
