@@ -112,14 +112,11 @@ def demanded(before: Before, back: Walked | None) -> str:
 
 def way_back(before: Before, error: BaseException) -> DeployError:
     """What to say where it could not be brought back: what is true is not what was promised."""
-    name = before.found.name
-    good = next(iter(before.found.runs.values())).good
-    way = f"deploy rollback profile={name}" if good else f"deploy up profile={name}"
     kind = Interrupted if isinstance(error, Interrupted | KeyboardInterrupt) else DeployError
     return kind(
         f"run {before.run}, which ran before, is not back",
         evidence=str(error),
-        remedy=f"{way} starts it; deploy status says what runs",
+        remedy=f"deploy rollback {before.run} profile={before.found.name} starts it; deploy status says what runs",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from deploy.commands._options import shared
+from deploy.commands._options import shared, takes
 from deploy.options import Options
 
 
@@ -16,6 +16,7 @@ from deploy.options import Options
     help="What runs at the end: the fastest whose gates hold, or where none does what ran before; what ran before in "
     "any case; or the last one, whatever became of it.",
 )
+@takes("[CKPT]... [KEY=V1,V2]... [KEY=VALUE]...")
 @shared
 def try_(options: Options, leave: str) -> int:
     """Try candidates: checkpoints, values of keys (KEY=V1,V2), or each with each.

@@ -264,3 +264,17 @@ def test_a_group_goes_back_together(several: Callable[..., Any]) -> None:
         head, follower = two.names
         ended, begun = two.at("step_ended", "stop")[head], two.at("step_started", "stop")[follower]
         assert ended <= begun, "a follower ends when its head says so, and not before"
+
+
+@pytest.mark.full
+def test_a_group_is_tried_and_measured_without_its_draft_and_is_back_together(several: Callable[..., Any]) -> None:
+    with several(2, nodes=2) as two:
+        two.good(*UP)
+        before = two.rows("draft")
+        two.good("bench", "--baseline")
+        assert (two.rows(), two.rows("draft"), two.rows("gates_hold")) == (["serving"] * 2, before, [True] * 2)
+        measured = two.good("bench", "bench.rounds=2", "--json").json["measured"]
+        assert [one["baseline"]["run"].endswith("-baseline") for one in measured.values()] == [True]
+        two.good("try", "speculative.num_steps=2,4", "--leave", "before")
+        assert (two.rows(), two.rows("draft"), two.rows("gates_hold")) == (["serving"] * 2, before, [True] * 2)
+        two.good("down")
