@@ -95,6 +95,7 @@ class Run(Part):
     spans: tuple[Span, ...] = ()
     stages: tuple[Stage, ...] = ()
     findings: tuple[Found, ...] = ()
+    evidence: tuple[str, ...] = ()  # what was collected of a death or a silence, and where it lies
     notes: tuple[str, ...] = ()
     measured: tuple[Measured, ...] = ()
     profile_yaml: str = ""

@@ -49,6 +49,7 @@ def run(kept: Kept) -> Run:
         spans=spans(kept.events, state),
         stages=stages(kept.events),
         findings=_findings(state.findings),
+        evidence=tuple(f"{one.host}: {one.text}, in {one.facts.get('folder', '')}" for one in state.evidence),
         notes=(*state.notes, *kept.problems),
         measured=tuple(_measured(kept)),
         profile_yaml=_text(kept.folder / "profile.yaml"),

@@ -80,7 +80,7 @@ def _more(one: Took) -> str:
 
 def _measured(found: Differences) -> Iterator[Styled]:
     rows = [
-        (one.name, figures.text(one.name, one.a), figures.text(one.name, one.b), figures.ratio(one.ratio), _word(one, judged=not found.incomparable))
+        (one.name, figures.text(one.name, one.a), figures.text(one.name, one.b), figures.ratio(one.ratio), word(one, judged=not found.incomparable))
         for one in found.bench
     ]
     yield from _table("measured", ("", "A", "B", "B / A", ""), rows, [COLOURS[one.verdict] for one in found.bench])
@@ -89,7 +89,8 @@ def _measured(found: Differences) -> Iterator[Styled]:
         yield one_line(f"no figure is called better or worse: {found.incomparable}"), "yellow"
 
 
-def _word(one: Compared, *, judged: bool) -> str:
+def word(one: Compared, *, judged: bool) -> str:
+    """Better, same or worse, or why nothing is called so; `judged`: the same was measured of both."""
     if one.verdict == "unknown":
         if one.ratio is None:
             return ""

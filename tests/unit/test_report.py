@@ -307,7 +307,7 @@ def test_words_of_hosts_are_words_in_markdown(runs):
 
 def palettes() -> Iterator[dict[str, str]]:
     """The colours of light and of dark."""
-    for block in re.findall(r":root \{([^}]*)\}", STYLE):
+    for block in re.findall(r":root \{([^}]*--paper[^}]*)\}", STYLE):
         yield dict(re.findall(r"--(\w+): (#\w{6})", block))
 
 

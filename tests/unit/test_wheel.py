@@ -44,6 +44,10 @@ def test_every_shipped_profile_is_there(site, tmp_path, name):
     assert name in run(site, tmp_path, "profile", "list")
 
 
+def test_the_report_has_its_style(site):
+    assert "prefers-color-scheme" in (site / "deploy/report/style.css").read_text()
+
+
 def test_what_is_executable_stays_so(site):
     assert os.access(site / "deploy/builtin/hooks/fix_eagle3_keys", os.X_OK)
 

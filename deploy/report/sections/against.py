@@ -9,10 +9,10 @@ from deploy.measuring.measurement import Against, Measurement, Quality
 from deploy.report import words
 from deploy.report.blocks import Block, Cell, Code, Details, Section, Table, Text, Tone
 from deploy.report.document import Run
-from deploy.runs import figures
-from deploy.runs.comparing import Compared, side_by_side
+from deploy.runs import beside, comparing, figures
+from deploy.runs.comparing import Compared
 
-TONES: Mapping[str, Tone] = {"better": "good", "worse": "bad", "same": "soft"}
+TONES: Mapping[str, Tone] = {"better": "good", "worse": "bad"}
 FIRST = tuple(f"{words.name(name)}," for name in ("accept_length", "tok_s", "goodput", "ttft_p95", "itl_p95"))
 
 
@@ -29,11 +29,11 @@ def section(run: Run) -> Section | None:
 def _blocks(measurement: Measurement, where: str) -> Iterator[Block]:
     """The measures that count at first sight; all of them behind a click."""
     for title, other in (("no draft", measurement.baseline), ("the last good run", measurement.last_good)):
-        both = () if other is None else tuple(side_by_side(other.figures, measurement.figures()))
+        both = () if other is None else tuple(comparing.side_by_side(other.figures, measurement.figures()))
         told = [one for one in both if one.a and one.b]
         if other is not None and told:
             yield Text(f"Against {title}: run {other.run}, {words.moment(other.at)}{_draft(other)}{where}")
-            table = beside(told, "the other", "this run")
+            table = side_by_side(told, "the other", "this run")
             few = tuple(row for row in table.rows if str(row[0]).startswith(FIRST))
             yield replace(table, rows=few) if few else table
             if 0 < len(few) < len(table.rows):
@@ -46,7 +46,7 @@ def _draft(other: Against) -> str:
     return f", draft {other.draft}" if other.draft else ", without speculation"
 
 
-def beside(both: Iterable[Compared], first: str, second: str) -> Table:
+def side_by_side(both: Iterable[Compared], first: str, second: str, *, judged: bool = True) -> Table:
     """Figures of two measurements, the second as a multiple of the first, and what that comes to beyond the noise."""
     head = ("measure", first, second, "ratio", "")
     rows = tuple(
@@ -55,7 +55,7 @@ def beside(both: Iterable[Compared], first: str, second: str) -> Table:
             figures.text(one.name, one.a),
             figures.text(one.name, one.b),
             figures.ratio(one.ratio),
-            Cell("" if one.verdict == "unknown" else one.verdict, TONES.get(one.verdict, "")),
+            Cell(beside.word(one, judged=judged), TONES.get(one.verdict, "soft")),
         )
         for one in both
     )

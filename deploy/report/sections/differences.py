@@ -10,7 +10,7 @@ from deploy.measuring.measurement import Figure
 from deploy.render import number
 from deploy.report import words
 from deploy.report.blocks import Block, Code, Section, Table, Text
-from deploy.report.sections.against import beside
+from deploy.report.sections.against import side_by_side
 from deploy.runs.comparing import SECTIONS, Compared
 
 LONGEST = 400  # characters of a value
@@ -32,7 +32,7 @@ def _blocks(told: Mapping[str, Any], first: str, second: str) -> Iterator[Block]
     if lines := told.get("tensors_told"):
         yield Code("\n".join(map(str, lines)), "the drafts, tensor by tensor")
     if measured := [one for one in told.get("bench") or () if one.get("a") or one.get("b")]:
-        yield beside(map(_compared, measured), first, second)
+        yield side_by_side(map(_compared, measured), first, second, judged=not told.get("incomparable"))
     if why := told.get("incomparable"):
         yield Text(f"No figure is called better or worse: {why}.", "warn")
     if took := tuple(_took(told)):

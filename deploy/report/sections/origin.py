@@ -47,6 +47,7 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     yield "hosts", ", ".join(run.hosts)
     yield "decided", "; ".join(run.decided)
     yield "record", run.folder
+    yield "evidence", "\n".join(run.evidence)
 
 
 def _on(on: On) -> Iterator[tuple[str, str]]:
