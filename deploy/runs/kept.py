@@ -129,7 +129,21 @@ def read(folder: Path) -> Kept:
         hosts[name] = Host(name, own, measured, verdict, phases.get(name, {}))
     names = ("plan", "project", "versions", "checkpoints")
     documents = {name: document(folder / f"{name}.json") for name in names}
+    documents["versions"] = _versions(documents["versions"], hosts)
     return Kept(folder, events, **documents, hosts=hosts, problems=tuple(problems))
+
+
+def _versions(told: Mapping[str, Any], hosts: Mapping[str, Host]) -> dict[str, Any]:
+    """With the engine's version as the server itself told it when it was measured, where no installation tells one."""
+    known = told.get("hosts")
+    if not isinstance(known, Mapping):
+        return dict(told)
+    filled = {}
+    for name, of in known.items():
+        measured = hosts[name].measurement if name in hosts else None
+        version = measured.on.engine_version if measured else None
+        filled[name] = {"engine_version": version, **of} if version and isinstance(of, Mapping) else of
+    return {**told, "hosts": filled}
 
 
 def _named(events: tuple[Event, ...]) -> Iterator[str]:

@@ -55,6 +55,12 @@ def test_records_of_earlier_versions_are_read(tmp_path, name):
     assert list(run.hosts) == list(run.state.facts["hosts"])
 
 
+def test_an_engine_that_is_no_package_has_the_version_that_its_server_told(folder):
+    (folder / "versions.json").write_text('{"hosts": {"gpu1": {"engine": "llamacpp"}, "gpu2": {}, "gpu3": 5}}')
+    hosts = kept.read(folder).versions["hosts"]
+    assert hosts == {"gpu1": {"engine_version": "0.5.23", "engine": "llamacpp"}, "gpu2": {}, "gpu3": 5}
+
+
 def test_a_broken_file_is_told_and_hides_nothing_else(folder):
     for name, text in {"project.json": "{", "hosts/gpu1/bench.json": '{"at": "noon"}', "plan.json": "[1]"}.items():
         (folder / name).write_text(text)
