@@ -1,8 +1,8 @@
 """Runs an engine's own bench client on this host, and tells what it measured, as JSON lines.
 
 The first line of stdin is {"argv": [words], "env": {...}, "files": {name: text}, "output": name, "secret": {variable:
-value}, "total": requests}; a word "{folder}/..." names a file of a folder of this run's own, which goes with it. When
-stdin ends, all ends. Lines {"done": number} tell how far it is, by the bar that it draws on stderr; the last line is
+value}, "total": requests}; a word "{folder}/..." names a file of a folder of this run's own, which goes with it, "~/..."
+one of the user's. When stdin ends, all ends. Lines {"done": number} tell how far it is, by the bar that it draws on stderr; the last line is
 {"output": the last JSON line of the file, or null, "status", "said": its last words, "clock_jump"}.
 """
 
@@ -69,16 +69,19 @@ def follow(process: subprocess.Popen[bytes], total: int) -> bytes:
                 tell_line({"done": how_far(said, total)})
 
 
+def placed(word: str, folder: str) -> str:
+    """A word that names a file of the folder, or one of the user's, as its path."""
+    return os.path.expanduser(word.replace("{folder}", folder, 1) if word.startswith("{folder}/") else word)
+
+
 def run_client(asked: dict[str, Any], folder: Path) -> dict[str, Any]:
     for name, text in asked["files"].items():
         (folder / name).write_text(text, encoding="utf-8")
-    argv = [
-        word.replace("{folder}", str(folder), 1) if word.startswith("{folder}/") else word for word in asked["argv"]
-    ]
+    argv = [placed(word, str(folder)) for word in asked["argv"]]
     environment = {**os.environ, **asked["env"], **asked["secret"]}
     wall, steady = time.time(), time.monotonic()
     process = subprocess.Popen(
-        [os.path.expanduser(argv[0]), *argv[1:]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, env=environment, cwd=str(folder),
     )  # fmt: skip
     try:

@@ -1,4 +1,4 @@
-"""The engine's own bench client, in the engine's own environment on the host: `sglang.bench_serving`.
+"""The engine's own bench client, in its own environment on the host: `sglang.bench_serving`, `vllm bench serve`.
 
 It tells no acceptance, and the time of chunks rather than tokens; it takes ten seconds and more to start, which are not
 measured.
@@ -12,6 +12,7 @@ import re
 import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -24,6 +25,7 @@ from deploy.plan import Node
 from deploy.remote import Remote
 
 COUNTS = False
+Messages = Sequence[tuple[str, str]]  # (role, content)
 START = 180.0  # seconds to import torch from a cold disk
 MOVED = (0, 5, 15)  # since then it is sglang.benchmark.serving
 DATA, OUTPUT = "prompts.jsonl", "output.jsonl"
@@ -38,11 +40,11 @@ def run(wanted: Round, node: Node, remote: Remote, progress: Progress) -> Ran:
             evidence=f"of these it is: {', '.join(CLIENTS)}",
             remedy="bench.load=own",
         )
-    argv, total = known(wanted, node, remote), len(wanted.prompts)
+    argv, total = known.argv(wanted, node, remote), len(wanted.prompts)
     asked = {
         "argv": argv,
         "env": dict(node.env),
-        "files": {DATA: "".join(_line(one.messages) for one in wanted.prompts)},
+        "files": {DATA: "".join(f"{json.dumps(known.row(one.messages))}\n" for one in wanted.prompts)},
         "output": OUTPUT,
         "secret": {"OPENAI_API_KEY": remote.place.key} if remote.place.key else {},
         "total": total,
@@ -60,9 +62,20 @@ def run(wanted: Round, node: Node, remote: Remote, progress: Progress) -> Ran:
     return Ran(samples(output, wanted), float(output["duration"]), shlex.join(argv), clock_jump=told["clock_jump"])
 
 
-def _line(messages: Sequence[tuple[str, str]]) -> str:
-    """Its `openai` data set: requests as they stand, in their order."""
-    return json.dumps({"messages": [{"role": role, "content": text} for role, text in messages]}) + "\n"
+def _chat(messages: Messages) -> dict[str, Any]:
+    """A row of sglang's data set `openai`: requests as they stand, in their order."""
+    return {"messages": [{"role": role, "content": text} for role, text in messages]}
+
+
+def _text(messages: Messages) -> dict[str, Any]:
+    """A row of vllm's data set `custom`, which has single questions alone."""
+    if len(messages) != 1:
+        raise ConfigError(
+            "vLLM's bench client asks single questions alone, and a prompt has several messages",
+            evidence=" > ".join(role for role, _ in messages),
+            remedy="bench.load=own",
+        )
+    return {"prompt": messages[0][1]}
 
 
 def _sglang(wanted: Round, node: Node, remote: Remote) -> list[str]:
@@ -95,7 +108,44 @@ def _sglang(wanted: Round, node: Node, remote: Remote) -> list[str]:
     return [str(node.argv[0]), "-m", module, *said, "--output-details", *ends]
 
 
-CLIENTS: Mapping[str, Callable[[Round, Node, Remote], list[str]]] = {"sglang": _sglang}
+def _vllm(wanted: Round, node: Node, remote: Remote) -> list[str]:  # noqa: ARG001 - one name in all versions
+    """The texts go as they are, for the server to put them under its chat template."""
+    more: dict[str, Any] = {"cache_salt": secrets.token_hex(8)}
+    if wanted.temperature:
+        more["seed"] = wanted.seed
+    words = {
+        "backend": "openai-chat",
+        "host": "127.0.0.1",
+        "port": node.port,
+        "endpoint": "/v1/chat/completions",
+        "model": node.profile.model.path,
+        "served-model-name": node.served_name,
+        "dataset-name": "custom",
+        "dataset-path": f"{{folder}}/{DATA}",
+        "num-prompts": len(wanted.prompts),
+        "custom-output-len": wanted.max_tokens,
+        "max-concurrency": wanted.concurrency,
+        "seed": wanted.seed,
+        "temperature": wanted.temperature,
+        "extra-body": json.dumps(more),
+        "result-dir": "{folder}/",
+        "result-filename": OUTPUT,
+    }
+    said = [word for name, value in words.items() for word in (f"--{name}", str(value))]
+    ends = ["--ignore-eos"] if wanted.fixed_length else []
+    flags = ["--skip-chat-template", "--disable-shuffle", "--save-result", "--save-detailed", *ends]
+    return [str(node.argv[0]), "-m", "vllm.entrypoints.cli.main", "bench", "serve", *said, *flags]
+
+
+@dataclass(frozen=True)
+class Client:
+    """How an engine's client is called, and a row of the data set that it is given."""
+
+    argv: Callable[[Round, Node, Remote], list[str]]
+    row: Callable[[Messages], dict[str, Any]]
+
+
+CLIENTS: Mapping[str, Client] = {"sglang": Client(_sglang, _chat), "vllm": Client(_vllm, _text)}
 
 
 def samples(output: Mapping[str, Any], wanted: Round) -> tuple[Sample, ...]:

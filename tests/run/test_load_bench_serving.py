@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from deploy.errors import ConfigError, Interrupted, RemoteFailed
 from deploy.loads import Ran, bench_serving
+from deploy.measuring.prompts import Prompt
 from tests import loads
 from tests.project import free_port, until
 
@@ -33,7 +35,8 @@ pathlib.Path(SEEN).write_text(json.dumps(seen))
 print("100%|####| 2/3 [00:01<00:00]", flush=True)
 time.sleep(SECONDS)
 if OUTPUT:
-    pathlib.Path(words["--output-file"]).write_text("{}\\n" + OUTPUT + "\\n")
+    output = words.get("--output-file") or words["--result-dir"] + words["--result-filename"]
+    pathlib.Path(output).write_text("{}\\n" + OUTPUT + "\\n")
 print("its last words")
 sys.exit(STATUS)
 """
@@ -52,9 +55,9 @@ class Stand:
         self.python.write_text(text)
         self.python.chmod(0o700)
 
-    def run(self, count: int = 3, key: str = "", remote: Any = None, **fields: Any) -> Ran:
-        node = loads.node(free_port(), "sglang", engine={"name": "sglang", "python": str(self.python)}, env={"A": "b"})
-        asked = loads.asked(count, 2, **fields)
+    def run(self, engine: str = "sglang", key: str = "", remote: Any = None, **fields: Any) -> Ran:
+        node = loads.node(free_port(), engine, engine={"name": engine, "python": str(self.python)}, env={"A": "b"})
+        asked = loads.asked(3, 2, **fields)
         return bench_serving.run(asked, node, remote or loads.here(self.folder, key=key), lambda _done, _of: None)
 
     def told(self) -> Any:
@@ -91,6 +94,26 @@ def test_it_is_asked_for_our_prompts_as_they_stand(tmp_path: Path) -> None:
     assert "sglang.bench_serving" in done.command
     stand.run(fixed_length=True)
     assert "--disable-ignore-eos" not in stand.told()["argv"]
+
+
+def test_vllms_client_is_asked_for_the_texts_of_our_prompts(tmp_path: Path) -> None:
+    stand = Stand(tmp_path)
+    done = stand.run("vllm", fixed_length=True)
+    told = stand.told()
+    assert [json.loads(line) for line in told["data"].splitlines()] == [{"prompt": f"question {n}"} for n in range(3)]
+    words = dict(zip(told["argv"], told["argv"][1:], strict=False))
+    assert told["argv"][:4] == ["-m", "vllm.entrypoints.cli.main", "bench", "serve"]
+    assert (words["--custom-output-len"], words["--max-concurrency"], words["--num-prompts"]) == ("8", "2", "3")
+    assert {"--skip-chat-template", "--disable-shuffle", "--save-detailed", "--ignore-eos"} <= set(told["argv"])
+    assert [one.tokens for one in done.samples] == [6, 5, 0]
+
+
+def test_vllms_client_cannot_ask_a_dialogue(tmp_path: Path) -> None:
+    dialogue = Prompt("a/0", "a", (("system", "Be short."), ("user", "Hi")))
+    asked = replace(loads.asked(), prompts=(dialogue,))
+    with pytest.raises(ConfigError, match="single questions") as caught:
+        bench_serving.run(asked, loads.node(1, "vllm"), loads.here(tmp_path), lambda _done, _of: None)
+    assert caught.value.evidence == "system > user"
 
 
 def test_the_key_goes_by_its_environment(tmp_path: Path) -> None:
