@@ -1,9 +1,10 @@
 """Runs an engine's own bench client on this host, and tells what it measured, as JSON lines.
 
 The first line of stdin is {"argv": [words], "env": {...}, "files": {name: text}, "output": name, "secret": {variable:
-value}, "total": requests}; a word "{folder}/..." names a file of a folder of this run's own, which goes with it, "~/..."
-one of the user's. When stdin ends, all ends. Lines {"done": number} tell how far it is, by the bar that it draws on stderr; the last line is
-{"output": the last JSON line of the file, or null, "status", "said": its last words, "clock_jump"}.
+value}, "total": requests}; a word "{folder}/..." names a file of a folder of this run's own, which goes with it, and
+"~/..." one of the user's. When stdin ends, all ends. Lines {"done": number} tell how far it is, by the bar that it
+draws on stderr; the last line is {"output": the last JSON line of the file, or null, "status", "said": its last words,
+"clock_jump"}.
 """
 
 # Sent to hosts as a program: standard library only, Python 3.8 or newer.
