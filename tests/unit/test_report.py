@@ -161,6 +161,17 @@ def test_what_is_different_is_told_with_what_it_comes_to(runs):
     assert "Both were the same" in rendered(document(first, recorded.run(runs / "z", None))).text
 
 
+def test_each_replica_has_its_own_numbers(runs):
+    folder = recorded.again(runs, "20261201-14-f", "fleet", bench=measurements.healthy(), verdict={"gates": HELD})
+    (folder / "hosts/gpu2").mkdir()
+    (folder / "hosts/gpu2/bench.json").write_text(measurements.partial().model_dump_json())
+    (folder / "hosts/gpu2/verdict.json").write_text(json.dumps({"gates": FAILED}))
+    read = rendered(document(folder))
+    assert {"accept length on gpu1", "accept length on gpu2", "3.10", "1.62"} <= set(read.cells)
+    gates = read.cells[read.cells.index("host") :]
+    assert gates.index("gpu1") < gates.index("holds") < gates.index("gpu2") < gates.index("FAILS")
+
+
 def test_a_run_without_speculation_says_so(runs):
     folder = recorded.again(runs, "20261201-08-b", bench=measurements.baseline())
     assert "No acceptance: nothing is drafted" in rendered(document(folder)).text
