@@ -66,9 +66,9 @@ STORY = (
 TOLD = re.compile(r"^\s+(?:\d+m)?[\d.]+s ")  # a line with its time; what stands below it is of it
 DULL = (
     re.compile(
-        r"WARN (?!ckpt)|preflight  \d+ passed|  prepare  |  free  |  stop  |  ready  |  push  |warm-up|round \d"
+        r"WARN (?!ckpt)|preflight  \d+ passed|  prepare  |  free  |  stop  |  ready  |  push  |bench +(warm-up|round)"
     ),
-    re.compile(r"  wait   (?!.*ready after)|compiling"),
+    re.compile(r"  wait   (?!.*ready after)"),
 )
 STYLES = (
     (r"FAIL(ED|S)?\b|not one drafted token is accepted[^(]*|drops tensors of the draft", "bold red"),

@@ -10,6 +10,7 @@ from deploy.checkpoint.config import architecture, aux_ids, mapping, number, top
 from deploy.checkpoint.rules import Case
 from deploy.measuring.measurement import Measurement
 
+TURNED_OFF_BY = {"EAGLE", "NEXTN"}  # as the rule `speculation` tells
 FLAGS = ("norm_output", "norm_before_residual", "norm_before_fc")
 FALLS = 0.5  # of the first draft's chance: below it, what comes after the first one is another kind of failure
 APART = 2.0  # times what one class gains by the draft, another one does
@@ -26,6 +27,9 @@ def loaded(case: Case) -> str:
 
 
 def fused(case: Case) -> str:
+    """Nothing where the algorithm turns the capture off: that is the algorithm's own cause."""
+    if (case.serving.algorithm or "").upper() in TURNED_OFF_BY:
+        return ""
     fc = next((tensor for name, tensor in case.draft.tensors.items() if name.endswith("fc.weight")), None)
     width = case.number("target_hidden_size") or case.number("hidden_size")
     if fc is None or len(fc.shape) != 2 or not width:

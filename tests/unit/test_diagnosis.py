@@ -119,6 +119,11 @@ def test_where_no_file_says_why_each_is_told_with_what_shows_it():
     assert "- not temperature: asked at temperature 0" in partial
 
 
+def test_an_algorithm_that_captures_no_aux_states_does_not_rule_their_fusion_out():
+    found = diagnosing.of(measured(1.03), doctor(TELLING / "draft", algorithm="EAGLE"), 2.0)
+    assert (named(found, "algorithm").says, named(found, "fusion").says) == ("FAIL", "cannot tell")
+
+
 @pytest.mark.parametrize("length", [1.0, 1.6])
 def test_the_text_is_as_long_as_a_box_of_the_terminal_shows(length):
     """30 lines, of which the gates take some."""
