@@ -41,8 +41,9 @@ def test_rounds_that_differ_are_judged_with_their_noise(
     found = judged(project)
     assert (found["state"], found["rounds"]) == (state, rounds), found
     assert found["margin"] > 0.01
-    good = Path(project.status()["folder"]) / "good.json"
-    assert (good.exists(), project.status()["gates_hold"]) == (code == 0, code == 0)
+    now = project.status()
+    good = Path(now["folder"]) / "good.json"
+    assert (now["state"], now["gates_hold"], good.exists()) == ("serving", code == 0, code == 0)
 
 
 def test_what_is_less_than_the_last_good_run_is_replaced_by_it(project: Project, tmp_path: Path) -> None:
