@@ -5,7 +5,6 @@ A start takes 30 to 90 s, so each test goes on from what the one before it left 
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.measuring.measurement import Acceptance, Measurement
 from tests import places
 from tests.installed import Deployment, accept_length, deployment, needs, proven
 from tests.project import EXAMPLES, until, with_run
@@ -35,22 +35,24 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         yield made
 
 
-def bench(tiny: Deployment) -> dict[str, object]:
-    told: dict[str, object] = json.loads((Path(tiny.project.status()["folder"]) / "bench.json").read_text())
-    return told
+def acceptance(tiny: Deployment) -> Acceptance:
+    found = measured(tiny).acceptance
+    assert found is not None
+    return found
+
+
+def measured(tiny: Deployment) -> Measurement:
+    return Measurement.model_validate_json((Path(tiny.project.status()["folder"]) / "bench.json").read_text())
 
 
 def test_a_second_up_verifies_and_does_not_restart(tiny: Deployment) -> None:
     before = tiny.project.status()
     done = tiny.run("up", "profile=tiny")
     assert (done.code, done.json["verdict"]["mode"]) == (0, "verify"), done.err
-    assert (accept_length(done) > 3, bench(tiny)["source"]) == (True, "the answers")
+    assert (accept_length(done) > 3, acceptance(tiny).source) == (True, "the answers")
     proven(tiny.project, draft_told=False)
-    assert bench(tiny)["cross_check"] == {
-        "source": "/metrics",
-        "accept_length": accept_length(done),
-        "agrees": True,
-    }, "the server counted exactly our own requests"
+    told = [(one.accept_length, one.agrees) for one in measured(tiny).witnesses if one.source == "/metrics"]
+    assert told == [(accept_length(done), True)], "the server counted exactly our own requests"
     assert tiny.project.status()["pid"] == before["pid"]
 
 
@@ -64,7 +66,7 @@ def test_a_draft_without_its_d2t_is_refused_before_anything_is_touched(tiny: Dep
 def test_where_answers_tell_nothing_a_dead_draft_is_measured_by_the_totals(tiny: Deployment, tmp_path: Path) -> None:
     done = tiny.run("restart", "--ckpt", str(places.broken("no-d2t", tmp_path)), WAIVED, WITHOUT_METRICS)
     assert (done.code, "not one drafted token is accepted" in done.err) == (9, True), done.err
-    assert (accept_length(done), bench(tiny)["source"]) == (1.0, "/metrics")
+    assert (accept_length(done), acceptance(tiny).source) == (1.0, "/metrics")
     assert tiny.project.status()["state"] == "serving"
 
 

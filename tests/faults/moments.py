@@ -43,7 +43,7 @@ MOMENTS = {
         "health": ("GET /v1/models",),
         "smoke": ("POST /v1/chat/completions",) * 2,  # the first is a part of `wait`
         "bench": ("POST /v1/chat/completions",) * 4,  # and smoke asks twice
-        "gate": ('"$1/bench.json"',),
+        "gate": ("/bench.json",),
         "ready": ("DEPLOY_POINT=ready",),
         "stopped": ("DEPLOY_POINT=stopped",),
         "failed": ("DEPLOY_POINT=failed",),
