@@ -64,8 +64,10 @@ def over(requests: Iterable[Counters]) -> Acceptance | None:
     return Acceptance(generated, steps, drafted, accepted) if steps else None
 
 
-def shared(samples: Iterable[Sample]) -> Share | None:
-    """The acceptance of these requests, with its interval over prompts: what repeats one is no new witness."""
+def shared(samples: Iterable[Sample], num_steps: int | None = None) -> Share | None:
+    """The acceptance of these requests, with its interval over prompts: what repeats one is no new witness. No interval
+    goes beyond what a step can bring: the drafted tokens, all of them, and one more.
+    """
     counts: dict[str, tuple[int, int]] = {}
     requests = 0
     for sample in samples:
@@ -77,6 +79,7 @@ def shared(samples: Iterable[Sample]) -> Share | None:
     if not counts:
         return None
     length, low, high = statistics.share(counts.values())
+    high = high if high is None or num_steps is None else min(high, num_steps + 1.0)
     accepted, steps = (sum(part) for part in zip(*counts.values(), strict=True))
     return Share(accept_length=length, low=low, high=high, steps=steps, accepted=accepted, requests=requests)
 

@@ -172,7 +172,7 @@ def _accepted(on: On, turns: Sequence[Turn], samples: Sequence[Sample], source: 
     if found is None:
         drafts = on.draft is not None or on.num_steps is not None
         return None, "the server tells no acceptance" if drafts else "nothing is drafted"
-    whole = None if by_server else acceptance.shared(samples)
+    whole = None if by_server else acceptance.shared(samples, on.num_steps)
     return Acceptance(
         accept_length=found.length,
         low=whole.low if whole else None,
@@ -183,9 +183,9 @@ def _accepted(on: On, turns: Sequence[Turn], samples: Sequence[Sample], source: 
         accepted=found.accepted,
         definition=acceptance.DEFINITION,
         source=source if by_server else "the answers",
-        by_class={} if by_server else _by(samples, lambda sample: sample.kind),
-        by_concurrency=_by(samples, lambda sample: str(sample.concurrency)),
-        by_rank=_by(samples, _rank),
+        by_class={} if by_server else _by(samples, lambda sample: sample.kind, on.num_steps),
+        by_concurrency=_by(samples, lambda sample: str(sample.concurrency), on.num_steps),
+        by_rank=_by(samples, _rank, on.num_steps),
         positions=None if by_server else acceptance.positions(own),
     ), ""
 
@@ -203,12 +203,12 @@ def _rank(sample: Sample) -> str | None:
     return None if sample.counters is None or sample.counters.rank is None else str(sample.counters.rank)
 
 
-def _by(samples: Iterable[Sample], key: Callable[[Sample], str | None]) -> dict[str, Share]:
+def _by(samples: Iterable[Sample], key: Callable[[Sample], str | None], num_steps: int | None) -> dict[str, Share]:
     parts: dict[str, list[Sample]] = {}
     for sample in samples:
         if not sample.error and (name := key(sample)) is not None:
             parts.setdefault(name, []).append(sample)
-    told = {name: acceptance.shared(part) for name, part in sorted(parts.items())}
+    told = {name: acceptance.shared(part, num_steps) for name, part in sorted(parts.items())}
     return {name: share for name, share in told.items() if share}
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from deploy.engines import Counters, Totals
 from deploy.measuring import acceptance
+from deploy.measuring.sample import Sample
 
 LENGTHS = [
     ("all of three", [Counters(40, 10, 30, 30)], 4.0),
@@ -93,3 +94,13 @@ def test_chance_lies_below_what_counts_as_dead_and_the_default_gate_above():
     from deploy.profile import DEFAULT_GATES
 
     assert 1.0 < acceptance.DEAD < float(DEFAULT_GATES["accept_length"].split()[1])
+
+
+@pytest.mark.parametrize(("num_steps", "high"), [(3, 4.0), (None, 5.0)])
+def test_no_interval_goes_beyond_what_a_step_can_bring(num_steps, high):
+    told = [Counters(40, 10, 30, 30), Counters(40, 20, 60, 20)]
+    samples = [Sample(f"prose/{n}", "prose", 1, 1, 0.0, 1.0, 0.1, counters=one) for n, one in enumerate(told)]
+    found = acceptance.shared(samples, num_steps)
+    assert found
+    assert found.high
+    assert (found.high == high) if num_steps else (found.high > high)
