@@ -70,6 +70,7 @@ DULL = (
     ),
     re.compile(r"  wait   (?!.*ready after)"),
 )
+FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # rich has them fetched from elsewhere
 STYLES = (
     (r"FAIL(ED|S)?\b|not one drafted token is accepted[^(]*|drops tensors of the draft", "bold red"),
     (r"WARN\b", "yellow"),
@@ -127,7 +128,8 @@ def main() -> None:
         fields = {**PROFILE, "draft": str(trained)}
         with deployment(Path(folder) / "project", places.here(), "local-sglang", **fields) as made:
             play(made, console, {"renamed": str(renamed), "trained": str(trained)})
-    given.out.write_text(console.export_svg(title="deploy: a draft of which not one token is accepted"))
+    picture = console.export_svg(title="deploy: a draft of which not one token is accepted")
+    given.out.write_text(FONTS.sub("", picture))
 
 
 if __name__ == "__main__":

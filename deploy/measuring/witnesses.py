@@ -88,8 +88,13 @@ def _by_counts(found: Sequence[Line], ours: Acceptance) -> Witness:
     if drafted != ours.drafted:
         note = f"its lines are of {drafted} drafted tokens, the answers of {ours.drafted}: not of the same time"
         return Witness(source=LOG, accept_length=length, agrees=None, note=note)
-    note = f"{accepted} of {drafted} drafted tokens accepted"
+    note = f"{accepted} of {drafted} drafted tokens accepted{_fewer(round(steps), ours)}"
     return Witness(source=LOG, accept_length=length, agrees=accepted == ours.accepted, note=note)
+
+
+def _fewer(steps: int, ours: Acceptance) -> str:
+    """Where an answer tells no steps, they are reckoned from its tokens, at most one a request too many."""
+    return "" if steps == ours.steps else f"; the answers' {ours.steps} steps have at most one a request too many"
 
 
 def _steps(one: Line, drafted: int, ours: Acceptance) -> float:
@@ -114,7 +119,7 @@ def of_counters(counted: Totals | None, own: Own, path: str | None) -> Witness |
     length = 1 + counted.accepted / counted.steps
     most = 1 + ours.accepted / max(1, ours.steps - len(own.answers))
     agrees = (1 - CLOSE) * ours.length <= length <= (1 + CLOSE) * most
-    note = f"{counted.accepted} accepted in {counted.steps} verify steps"
+    note = f"{counted.accepted} accepted in {counted.steps} verify steps{_fewer(counted.steps, ours)}"
     return Witness(source=path, accept_length=round(length, 3), agrees=agrees, note=note)
 
 

@@ -128,6 +128,16 @@ def test_the_counters_of_the_server(case):
     assert (None if found is None else told(found)) == expected
 
 
+def test_steps_that_are_reckoned_from_tokens_are_told_as_such():
+    own = Own([Counters(45, 16, 45, 30)] * 2)
+    found = witnesses.of_counters(Totals(90, 30, 90, 60, requests=2), own, "/metrics")
+    assert found
+    assert (found.agrees, found.note.endswith("the answers' 32 steps have at most one a request too many")) == (
+        True,
+        True,
+    )
+
+
 def test_the_engines_own_figure_is_shown_and_not_held_against_ours():
     how = engines.load("sglang").GAUGES.written
     assert how
