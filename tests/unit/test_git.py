@@ -37,20 +37,18 @@ def test_a_clean_project_has_its_commit_and_its_branch(tmp_path, at):
 
 
 def test_what_is_changed_renamed_and_unknown_is_named(tmp_path, at, monkeypatch):
-    folder = tmp_path / "project"
-    for name in ("a.yaml", "old name.yaml", "weird\tname.yaml"):
-        (folder / name).write_text(name * 20)
+    for name in ("a.yaml", "? old.yaml", "weird\tname.yaml"):
+        (tmp_path / name).write_text(name * 20)
     at("add", ".")
     at("commit", "-m", "first")
-    (folder / "a.yaml").write_text("b")
-    (folder / "weird\tname.yaml").write_text("b")
-    at("mv", "project/old name.yaml", "project/new name.yaml")
-    (folder / "new.yaml").write_text("n")
+    (tmp_path / "a.yaml").write_text("b")
+    (tmp_path / "weird\tname.yaml").write_text("b")
+    at("mv", "? old.yaml", "new name.yaml")
+    (tmp_path / "new.yaml").write_text("n")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
-    names = [name.removeprefix("project/") for name in git.state(folder)["changed"]]
-    assert names == ["a.yaml", "new name.yaml", "new.yaml", "weird\tname.yaml"]
+    assert git.state(tmp_path)["changed"] == ["a.yaml", "new name.yaml", "new.yaml", "weird\tname.yaml"]
     monkeypatch.setattr(git, "MOST", 3)
-    state = git.state(folder)
+    state = git.state(tmp_path)
     assert (len(state["changed"]), state["more"]) == (3, 1)
 
 
