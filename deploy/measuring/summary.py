@@ -14,6 +14,7 @@ from deploy.measuring.sample import Sample
 
 BUSY = 0.8  # of a core: a load generator that has no more to give measures itself
 WRONG = 0.01  # share of requests
+OWN = "own"  # the load generator that keeps each answer's counters
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,8 @@ def _accepted(on: On, turns: Sequence[Turn], samples: Sequence[Sample], source: 
     found = acceptance.over(told)
     if found is None:
         drafts = on.draft is not None or on.num_steps is not None
-        return None, "the server tells no acceptance" if drafts else "nothing is drafted"
+        teller = "the server" if on.load == OWN else f"the load generator {on.load}"
+        return None, f"{teller} tells no acceptance" if drafts else "nothing is drafted"
     whole = None if by_server else acceptance.shared(samples, on.num_steps)
     return Acceptance(
         accept_length=found.length,

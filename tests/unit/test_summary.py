@@ -124,9 +124,24 @@ def test_a_prompt_that_is_asked_again_is_no_new_witness() -> None:
     assert (four.low, four.high) == pytest.approx((once.low, once.high))
 
 
+def test_an_interval_ends_where_no_accept_length_can_be() -> None:
+    """With few prompts that differ much, it would reach beyond all that is drafted."""
+    answers = [sample(f"code/{n}", counters=Counters(30, 10, 30, accepted)) for n, accepted in enumerate((5, 30, 30))]
+    found = measured(answers).acceptance
+    assert found is not None
+    assert (found.high, found.by_class["code"].high) == (4.0, 4.0)
+    assert found.low is not None
+    assert found.low < found.accept_length < 4.0
+
+
 NOTHING: dict[str, tuple[Counters, dict[str, Any], str]] = {
     "it tells none": (Counters(9, None, None, None), {}, "the server tells no acceptance"),
     "nothing is drafted": (Counters(9, None, None, None), {"draft": None, "num_steps": None}, "nothing is drafted"),
+    "another load generator tells none": (
+        Counters(9, None, None, None),
+        {"load": "bench_serving"},
+        "the load generator bench_serving tells no acceptance",
+    ),
     "more than there was": (Counters(9, 5, 99, 50), {}, "50 drafts accepted in 5 verify steps of 3 drafted tokens"),
     "more than was drafted": (Counters(9, 5, 10, 14), {}, "14 drafts accepted in 5 verify steps, of 10 drafted"),
 }
