@@ -36,7 +36,9 @@ def make(found: Running, asked: Plan, options: Options, session: Session) -> Mad
     baseline: nothing is restarted. DeployError where what ran before is not back.
     """
     if not any(baseline.speculates(node) for node in asked.nodes):
-        done = walking.walked(running.courses(asked, KEEP, session), asked, options, session, record.new_id())
+        courses = running.courses(asked, KEEP, session)
+        running.once(asked, found, session)
+        done = walking.walked(courses, asked, options, session, record.new_id())
         return Made(done, measured(done, asked, session))
     plain, before = without_speculation(asked), restoring.seen(found, session)
     stopped: DeployError | None = None

@@ -14,10 +14,8 @@ from deploy.deploying import teach
 from deploy.errors import ConfigError
 from deploy.measuring.ladder import COLUMNS, rows
 from deploy.options import Options
-from deploy.plan import Plan
 from deploy.project import home
 from deploy.recipe import BENCH
-from deploy.running import Running
 from deploy.session import Session
 
 
@@ -46,18 +44,11 @@ def bench(options: Options, session: Session, *, baseline: bool) -> int:
         made = baselining.make(found, plan, options, session)
     else:
         courses = running.courses(plan, BENCH, session)
-        _once(plan, found, session)
+        running.once(plan, found, session)
         done = walking.walked(courses, plan, options, session, record.new_id())
         made = Made(done, baselining.measured(done, plan, session))
     _tell(made, options)
     return made.walked.code
-
-
-def _once(plan: Plan, found: Running, session: Session) -> None:
-    """Gates that are not the run's own judge this measurement, and not the run."""
-    for node, own in zip(plan.nodes, found.plan().nodes, strict=True):
-        remote = session.remotes[node.host.name]
-        remote.place = replace(remote.place, once=node.profile.gates != own.profile.gates)
 
 
 def _tell(made: Made, options: Options) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from deploy.runner import Course
 
 ONCE = {"waive", "evict"}  # a restart with another checkpoint is another case: it is waived anew, or not
+MORE = ("rounds", "most_rounds", "concurrency", "timeout")  # of `bench`
 
 
 @dataclass(frozen=True)
@@ -238,3 +239,18 @@ def placed(node: Node, session: Session) -> Remote:
     if run:
         remote.place = Place(machine, node.deployment, run.id, key=key(node, run, remote))
     return remote
+
+
+def once(plan: Plan, found: Running, session: Session) -> None:
+    """Gates that are not the run's own, and answers to other questions than its own, judge this measurement, and not
+    the run.
+    """
+    for node, own in zip(plan.nodes, found.plan().nodes, strict=True):
+        remote = session.remotes[node.host.name]
+        remote.place = replace(remote.place, once=_asked(node) != _asked(own))
+
+
+def _asked(node: Node) -> tuple[object, ...]:
+    """What a verdict depends on; more rounds, or more of them at once besides, only tell more."""
+    wish = node.profile.bench
+    return node.profile.gates, wish.model_copy(update=dict.fromkeys(MORE))

@@ -47,8 +47,9 @@ class Run:
 
     @property
     def good(self) -> bool:
-        """Whether it had passed its gates."""
-        return bool(self.verdict and self.verdict.get("holds"))
+        """Whether it had passed its gates, by the last verdict that decided."""
+        verdict = self.verdict or {}
+        return bool(verdict.get("good", verdict.get("holds")))
 
     @property
     def ending(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 ENDS = re.compile(rb"\r\n|\n|\r(?!\Z)")  # what follows a carriage return may still be on its way
+GIVEN_UP = ("abort", "error")  # SGLang's and vLLM's words for answers that they did not bring to their end
 BULKY = ("text", "output_ids", "choices")  # of a merged answer, what nobody asks for
 
 
@@ -122,6 +123,8 @@ def read_stream(pieces: list[tuple[float, bytes]], began: float, tokens: list[st
             chunks.append((round(now - began, 7), count, bool(more)))
     for name in BULKY:
         told.pop(name, None)
+    if not error and finish in GIVEN_UP:
+        error = f"the server gives up: it ends the answer with {finish!r}"
     if not error and not finish:
         error = "the answer stops half-way"
     return {"text": said, "finish": finish, "error": error, "told": told, "chunks": chunks}

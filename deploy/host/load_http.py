@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 HEAD = 64 << 10  # bytes; no server's headers are longer
+HEX = frozenset(b"0123456789abcdefABCDEF")
+
+
+def size_of(line: bytes) -> int:
+    """Of a chunk, from its first line; ValueError where it says none."""
+    digits = line.partition(b";")[0].strip()
+    if not digits or not HEX.issuperset(digits):
+        raise ValueError(f"no size of a chunk: {line[:100]!r}")
+    return int(digits, 16)
 
 
 class Answer:
@@ -88,7 +97,7 @@ class Answer:
                 if self._trailing:
                     self.done = not line
                     continue
-                size = int(line.partition(b";")[0], 16)
+                size = size_of(line)
                 self._trailing = size == 0
                 self._left = size + 2 if size else 0
                 continue

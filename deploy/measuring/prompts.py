@@ -89,11 +89,14 @@ def mixed(sets: Mapping[str, Sequence[Prompt]]) -> tuple[Prompt, ...]:
 
 def _line(prompt: Prompt) -> dict[str, Any]:
     messages = [{"role": role, "content": content} for role, content in prompt.messages]
-    return {"id": prompt.name.partition("/")[2], "class": prompt.kind, "messages": messages}
+    return {"id": prompt.name.removeprefix(f"{prompt.kind}/"), "class": prompt.kind, "messages": messages}
 
 
 def _documents(text: str) -> Iterator[tuple[int, Any]]:
-    """(line, what stands there); a word in the place of what is no JSON."""
+    """(line, what stands there); a word in the place of what is no JSON. Lines end with LF alone: a text may have
+    others (U+2028, U+0085) in it.
+    """
+    text = text.removeprefix("\ufeff")  # which Windows writes before it
     if text.lstrip().startswith("["):
         try:
             listed = json.loads(text)
@@ -102,7 +105,7 @@ def _documents(text: str) -> Iterator[tuple[int, Any]]:
             return
         yield from ((number, document) for number, document in enumerate(listed, 1))
         return
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
                 yield number, json.loads(line)
@@ -141,7 +144,7 @@ def _turn(turn: Any) -> tuple[str, str]:
     if not isinstance(turn, dict):
         raise ValueError(f"a message should be an object, not {json.dumps(turn)}")  # noqa: TRY004 - told with its line
     role = turn.get("role", turn.get("from"))
-    if role not in ROLES:
+    if not isinstance(role, str) or role not in ROLES:
         raise ValueError(f"a message has the role {json.dumps(role)}; known: {', '.join(sorted(set(ROLES.values())))}")
     return ROLES[role], _said(turn.get("content", turn.get("value")))
 

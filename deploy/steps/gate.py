@@ -66,14 +66,20 @@ def _diagnosis(failed: Iterable[Judged], measured: Measurement | None, node: Nod
 
 
 def _verdict(
-    remote: Remote, measured: Measurement | None, judged: Iterable[Judged], told: Diagnosis | None, *, holds: bool
+    remote: Remote, measured: Measurement | None, judged: Sequence[Judged], told: Diagnosis | None, *, holds: bool
 ) -> dict[str, Any]:
-    """The document of verdict.json, which `status` and the record tell of."""
+    """The document of verdict.json, which `status` and the record tell of.
+
+    Noise, or others who asked, say nothing of a run: one that was good and is undecided now is still gone back to, and
+    compared with.
+    """
     figures = measured.figures() if measured else {}
     found = measured.acceptance if measured else None
+    was_good = remote.place.adopted and remote.place.current is not None and remote.place.current.good
     document = {
         "run": remote.place.run,
         "holds": holds,
+        "good": holds or (was_good and all(one.state != "fails" for one in judged)),
         "gates": [one.to_json() for one in judged],
         "at": time.time(),
         "accept_length": round(found.accept_length, 3) if found else None,

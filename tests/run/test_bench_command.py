@@ -62,6 +62,9 @@ def test_what_runs_is_measured_and_goes_on(project: Project) -> None:
     assert (table.code, table.out.split()[:3], table.out.count("\n")) == (9, ["at", "once", "tok/s"], 2), table.err
     now = project.status()
     assert (now["pid"], now["gates_hold"]) == (before["pid"], True), "gates of one command do not judge the run"
+    other = project.run("bench", "--prompts", "code", "bench.max_tokens=4", "--rounds", "2")
+    own = json.loads((Path(now["folder"]) / "good.json").read_text())["on"]
+    assert (other.code, own["max_tokens"], project.status()["gates_hold"]) == (0, 16, True), "nor do other questions"
     wrong = project.run("bench", "--concurrency", "1,x")
     assert (wrong.code, "--concurrency 1,8,32" in wrong.err) == (2, True)
 

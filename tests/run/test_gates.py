@@ -78,3 +78,17 @@ def test_what_needs_a_baseline_cannot_be_told_without_one(project: Project) -> N
     assert (done.code, "speedup could not be measured" in done.err) == (10, True), done.err
     assert "deploy bench --baseline restarts it without speculation" in done.err
     assert (project.status()["state"], judged(project, "speedup")["state"]) == ("serving", "unmeasured")
+
+
+def test_what_cannot_be_told_now_takes_no_good_run_away(project: Project, tmp_path: Path) -> None:
+    project.fake(bench=BENCH, gates={"accept_length": ">= 2.0"}, on_failure="rollback")
+    assert project.run("up", "profile=fake").code == 0
+    good = project.status()
+    undecided = project.run("up", "profile=fake", "gates.speedup=>= 1.3")
+    assert (undecided.code, project.status()["gates_hold"]) == (10, False), undecided.err
+    other = tmp_path / "other"
+    shutil.copytree(EXAMPLES / "draft", other)
+    (other / "config.json").write_text((other / "config.json").read_text() + "\n")
+    done = project.run("restart", "--ckpt", str(other), 'env.FAKE={"accept_length":1.0}')
+    now = project.status()
+    assert (done.code, now["state"], now["draft"]) == (9, "serving", good["draft"]), done.err

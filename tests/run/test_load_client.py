@@ -132,6 +132,11 @@ WRONG: dict[str, tuple[Script, str]] = {
         "no more",
     ),
     "an event called error": ([(0.0, CLOSE + b'error: {"code": 500, "message": "slot"}\n\n')], "slot"),
+    "it ends what it cannot go on with": (
+        [(0.0, CLOSE + event("a", "abort") + last(1))],
+        "the server gives up: it ends the answer with 'abort'",
+    ),
+    "a chunk of less than nothing": ([(0.0, CHUNKED + b"-5\r\n" + event("a"))], "no size of a chunk"),
     "no JSON": ([(0.0, CLOSE + b"data: {half\n\n" + last(1))], "an event is no JSON object"),
     "another status": (
         [(0.0, b"HTTP/1.1 400 Bad\r\ncontent-length: 9\r\n\r\ntoo long.")],

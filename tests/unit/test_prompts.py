@@ -72,6 +72,10 @@ FORMS: dict[str, tuple[str, Prompt]] = {
         ),
         Prompt("own/1", "own", (("user", "hi"),)),
     ),
+    "other ends of lines in a text": (
+        '{"prompt": "a\u2028b\x85c"}\r',
+        Prompt("own/1", "own", (("user", "a\u2028b\x85c"),)),
+    ),
     "a list of objects": (f"[{line(prompt='hi')}]", Prompt("own/1", "own", (("user", "hi"),))),
 }
 
@@ -88,6 +92,7 @@ WRONG = {
     "an empty prompt": (line(prompt=" "), "mine.jsonl:2: a prompt should be a text, not"),
     "a prompt that is none": (line(prompt=3), "mine.jsonl:2: a prompt should be a text, not 3"),
     "an unknown role": (line(messages=[{"role": "bot", "content": "x"}]), 'mine.jsonl:2: a message has the role "bot"'),
+    "a role that is no word": (line(messages=[{"role": ["user"], "content": "x"}]), 'a message has the role ["user"]'),
     "a message that is none": (line(messages=["x"]), 'mine.jsonl:2: a message should be an object, not "x"'),
     "nobody asks": (line(messages=[{"role": "system", "content": "x"}]), "mine.jsonl:2: has no message of a user"),
     "a name twice": (line(prompt="x", id="1"), "mine.jsonl:2: there is a prompt 'own/1' already"),
@@ -105,6 +110,11 @@ def test_each_wrong_line_is_told_with_its_place(case: str) -> None:
     assert expected in failed.value.evidence
     assert "mine.jsonl:4: is no JSON" in failed.value.evidence
     assert failed.value.exit_code == 2
+
+
+def test_a_file_may_begin_with_the_mark_of_its_encoding_and_a_class_may_have_parts() -> None:
+    (prompt,) = parse("\ufeff" + line(prompt="hi", **{"class": "code/python", "id": "sort"}), "mine.jsonl")
+    assert parse(Set("mine.jsonl", (prompt,)).lines(), "prompts.jsonl") == (prompt,)
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "[]"])
