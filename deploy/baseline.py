@@ -91,7 +91,7 @@ def compared(measured: Measurement, node: Node, remote: Remote) -> Measurement:
         return measured.model_copy(update={"notes": tuple(dict.fromkeys((*measured.notes, note)))})
     told = quality.compared(measured.answers, base.answers) if not measured.on.temperature else None
     gain = speedup(measured, base)
-    return measured.model_copy(update={"baseline": base.against(), "speedup": gain, "quality": told})
+    return measured.model_copy(update={"baseline": base.against(measured), "speedup": gain, "quality": told})
 
 
 def speedup(measured: Measurement, base: Measurement) -> dict[str, Figure]:

@@ -94,23 +94,28 @@ def _measured(
 ) -> Measurement:
     """`base`, which has its own earlier rounds with the samples `past`, with these rounds."""
     try:
-        identity.look(node, remote)
+        before = _serving(node, remote)
         if why := simulating.why(node, remote):
             return _stored(_nothing(base, why), past, remote)
         going = _rounds(wanted, node, remote, warm=not past)
-        identity.look(node, remote)
+        after = _serving(node, remote)
     except (NotReady, Undecided) as error:
         _stored(_nothing(base, error.what), [], remote)
         raise
     turns, samples = (*base.turns, *going.turns), [*past, *going.samples]
     commands = tuple(dict.fromkeys((*base.on.commands, *going.commands)))
     found = base.model_copy(update={"turns": turns, "on": base.on.model_copy(update={"commands": commands})})
-    if why := provenance.against(turns, samples):
+    if why := provenance.exchanged(before, after) or provenance.against(turns, samples):
         return _stored(_nothing(found, why), samples, remote)
     heard = witnessing.told(going.mark, node, remote, going.turns, going.samples)
     told = summary.of(found, samples, _limits(node), node.engine.METRICS or "")
     told = told.model_copy(update={"witnesses": witnessing.merged(base.witnesses, heard)})
     return _stored(_completed(told, node, remote), samples, remote)
+
+
+def _serving(node: Node, remote: Remote) -> set[tuple[int, int]]:
+    """The processes that answer, none where they cannot be seen; errors as of `identity.look`."""
+    return {(process.pid, process.start_ticks) for process in identity.look(node, remote).processes}
 
 
 def _completed(measured: Measurement, node: Node, remote: Remote) -> Measurement:

@@ -33,6 +33,7 @@ def of(node: Node, remote: Remote, asked: Set) -> On:
         temperature=wish.temperature,
         seed=wish.seed,
         concurrency=tuple(sorted(set(wish.concurrency))),
+        slo=(wish.slo.ttft, wish.slo.itl),
     )
 
 

@@ -41,11 +41,12 @@ def settled(
     node: Node, remote: Remote, enough: Callable[[Totals], bool], patience: float = SETTLED
 ) -> tuple[Totals | None, bool]:
     """(its counters, whether they are `enough`), at most so many seconds later: an answer may arrive before its last
-    step is counted.
+    step is counted, and a busy server may not tell at once what it has told before.
     """
     deadline = time.monotonic() + patience
     while True:
         told = now(node, remote)
-        if told is None or (done := enough(told)) or time.monotonic() >= deadline:
-            return told, told is None or done
+        done = told is not None and enough(told)
+        if done or time.monotonic() >= deadline:
+            return told, done
         remote.pause(0.05)

@@ -22,7 +22,7 @@ def beside(measured: Measurement | None, remote: Remote) -> Measurement | None:
     if why := _differs(found, measured):
         note = f"the last good run, {found.on.run}, is not compared with: {why}"
         return measured.model_copy(update={"notes": tuple(dict.fromkeys((*measured.notes, note)))})
-    return measured.model_copy(update={"last_good": found.against()})
+    return measured.model_copy(update={"last_good": found.against(measured)})
 
 
 def _read(remote: Remote) -> Measurement | None:

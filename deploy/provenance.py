@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from deploy.engines import Totals
 from deploy.measuring import acceptance, summary
 from deploy.measuring.measurement import Turn
 from deploy.measuring.sample import Sample
 
+ANEW = "the server was started anew meanwhile"
 JUMPED = 0.5  # seconds in a round; a clock that is only kept right (NTP) is slewed by at most 0.5 ms a second
 
 
 def against(turns: Sequence[Turn], samples: Sequence[Sample]) -> str:
     """Why these rounds tell nothing of the run; "" where they do."""
-    return hopeless(turns, samples, len(samples)) or strangers(turns, samples)
+    return hopeless(turns, samples, len(samples)) or restarted(turns) or strangers(turns, samples)
+
+
+def exchanged(before: Collection[tuple[int, int]], after: Collection[tuple[int, int]]) -> str:
+    """Why who answers now, as (pid, start), is not who answered before; "" where it is, or cannot be seen."""
+    return f"{ANEW}: other processes answer" if before and after and set(before).isdisjoint(after) else ""
+
+
+def restarted(turns: Sequence[Turn]) -> str:
+    """Why it was not one and the same server all the time, by counters that only grow; "" where none went back."""
+    for turn in turns:
+        told = turn.counted.model_dump().values() if turn.counted else ()
+        if any(moved is not None and moved < 0 for moved in told):
+            return f"{ANEW}: in round {turn.number} at concurrency {turn.concurrency} its counters went back"
+    return ""
 
 
 def hopeless(turns: Sequence[Turn], samples: Sequence[Sample], planned: int) -> str:

@@ -111,7 +111,7 @@ def sample(told: dict[str, Any], prompt: Prompt, wanted: Round, counters: Counte
         concurrency=wanted.concurrency,
         round=wanted.number,
         started=told["started"],
-        seconds=told["chunks"][-1][0] if told["chunks"] else told["ended"],
+        seconds=told["ended"] if first is None else first + sum(gap for gap, _ in chunks),  # what ends it is no token
         first=first,
         first_tokens=first_tokens,
         chunks=chunks,

@@ -85,12 +85,16 @@ def shared(samples: Iterable[Sample], num_steps: int | None = None) -> Share | N
 
 
 def positions(requests: Iterable[Counters]) -> tuple[float, ...] | None:
-    """How often the 1st, 2nd, ... draft of a verify step was accepted; None where a histogram is missing."""
+    """How often the 1st, 2nd, ... draft of a verify step was accepted; None where a histogram is missing, or counts
+    other steps, or other drafts, than the answer does.
+    """
     summed: list[int] = []
     for counters in requests:
         if not counters.steps:
             continue
-        if counters.histogram is None:
+        if counters.histogram is None or sum(counters.histogram) != counters.steps:
+            return None
+        if sum(at * count for at, count in enumerate(counters.histogram)) != counters.accepted:
             return None
         summed += [0] * (len(counters.histogram) - len(summed))
         for at, count in enumerate(counters.histogram):

@@ -155,6 +155,7 @@ class On(Part):
     temperature: float = 0.0
     seed: int = 0
     concurrency: tuple[int, ...] = (1,)
+    slo: tuple[float | None, float | None] = (None, None)  # what goodput counts: seconds to a first token, between two
 
     @property
     def question(self) -> tuple[Any, ...]:
@@ -182,15 +183,25 @@ class Measurement(Part):
     answers: dict[str, list[str]] = Field(default_factory=dict)  # {prompt: its different texts, single stream}
     notes: tuple[str, ...] = ()
 
-    def against(self) -> Against:
-        """What another one is held against, of this one."""
+    @property
+    def alone(self) -> Acceptance | Share | None:
+        """The acceptance at the lowest concurrency, as gates mean it; of all requests where those are not told apart.
+        With many streams it may be another one, and theirs are most of the steps.
+        """
+        lowest = str(min((rung.concurrency for rung in self.rungs), default=1))
+        return self.acceptance and self.acceptance.by_concurrency.get(lowest, self.acceptance)
+
+    def against(self, beside: Measurement | None = None) -> Against:
+        """What `beside` is held against, of this one: goodput only where both count the same as good."""
+        same = beside is None or self.on.slo == beside.on.slo
+        figures = {name: one for name, one in self.figures().items() if same or not name.startswith("goodput")}
         return Against(
             run=self.on.run,
             at=self.at,
             draft=self.on.draft,
             tok_s={str(rung.concurrency): rung.tok_s for rung in self.rungs},
             accept_length=self.figures().get("accept_length"),
-            figures=self.figures(),
+            figures=figures,
         )
 
     def figures(self) -> dict[str, Figure]:

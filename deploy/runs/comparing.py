@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from deploy import compare as commands
@@ -113,9 +113,12 @@ def compare(a: Kept, b: Kept) -> Differences:
 
 
 def figures(a: Measurement | None, b: Measurement | None, *, judged: bool = True) -> Iterator[Compared]:
-    """Every figure of either."""
+    """Every figure of either; goodput is judged only where both count the same as good."""
     one, other = (measured.figures() if measured else {} for measured in (a, b))
-    yield from side_by_side(one, other, judged=judged)
+    otherwise = a is not None and b is not None and a.on.slo != b.on.slo
+    for told in side_by_side(one, other, judged=judged):
+        unlike = otherwise and told.name.startswith("goodput")
+        yield replace(told, ratio=None, verdict="unknown") if unlike else told
 
 
 def side_by_side(one: Mapping[str, Figure], other: Mapping[str, Figure], *, judged: bool = True) -> Iterator[Compared]:

@@ -22,16 +22,25 @@ def line(measured: Measurement) -> str:
     if measured.why:
         return f"no number: {measured.why}"
     found = measured.acceptance
-    kept = (
-        f"accept length {found.accept_length:.2f} ({found.accepted} drafts kept in {found.steps} steps)"
-        if found
-        else f"accept length not measured: {measured.no_acceptance}"
-    )
+    kept = f"accept length not measured: {measured.no_acceptance}"
+    if found:
+        drafts = f"{found.accepted} drafts kept in {found.steps} steps{_each(measured)}"
+        kept = f"accept length {found.accept_length:.2f} ({drafts})"
     return ", ".join([kept, *map(_speed, measured.rungs)])
+
+
+def _each(measured: Measurement) -> str:
+    """Of each concurrency, where there are several: most of the steps are those of the highest one."""
+    told = [(rung, rung.accept_length.value) for rung in measured.rungs if rung.accept_length]
+    parts = [f"{length:.2f} with {_streams(rung)}" for rung, length in told]
+    return f"; {', '.join(parts)}" if len(parts) > 1 else ""
+
+
+def _streams(rung: Rung) -> str:
+    return "one stream" if rung.concurrency == 1 else f"{rung.concurrency} streams"
 
 
 def _speed(rung: Rung) -> str:
     figure = rung.tok_s
     noise = "" if figure.low is None or figure.high is None else f" ± {(figure.high - figure.low) / 2:.1f}"
-    streams = "one stream" if rung.concurrency == 1 else f"{rung.concurrency} streams"
-    return f"{figure.value:.1f}{noise} tokens/s, {streams}"
+    return f"{figure.value:.1f}{noise} tokens/s, {_streams(rung)}"

@@ -74,7 +74,7 @@ def _verdict(
     compared with.
     """
     figures = measured.figures() if measured else {}
-    found = measured.acceptance if measured else None
+    found = measured.alone if measured else None
     was_good = remote.place.adopted and remote.place.current is not None and remote.place.current.good
     document = {
         "run": remote.place.run,

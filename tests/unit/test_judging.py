@@ -136,3 +136,15 @@ def test_the_document_says_whether_it_holds_and_nothing_empty():
         "rounds": 2,
         "holds": True,
     }
+
+
+@pytest.mark.parametrize(("slo", "state"), [((0.2, None), "holds"), ((0.5, None), "alone")])
+def test_what_another_run_counts_as_good_is_no_bar_for_this_one(slo: tuple[float, None], state: str) -> None:
+    def kept(run: str, slo: tuple[float, None]) -> Measurement:
+        rung = measurements.rung(1, 100.0, None).model_copy(update={"goodput": statistics.figure(STEADY)})
+        return Measurement(at=0.0, on=measurements.on(run).model_copy(update={"slo": slo}), rungs=(rung,))
+
+    now = kept("r2", (0.2, None))
+    told = now.model_copy(update={"last_good": kept("r1", slo).against(now)})
+    assert only("goodput", ">= 0.9 x last good", told).state == state
+    assert only("tok_s", ">= 0.9 x last good", told).state != "alone"

@@ -43,6 +43,7 @@ def test_a_chunk_may_bring_several_tokens() -> None:
 def test_tokens_that_nobody_counts_are_spread_over_the_chunks_and_that_is_told() -> None:
     pieces = [(0.1, event()), (0.2, event("a")), (0.3, event("b")), (0.4, event("c", "stop")), (0.5, last(7))]
     one = heard(*pieces, engine="command")
+    assert one.seconds == pytest.approx(0.4), "what only counts is no token"
     assert (one.first, one.first_tokens, [tokens for _, tokens in one.chunks]) == (0.2, 2, [2, 3])
     assert one.tokens_by == "spread"
 

@@ -27,6 +27,7 @@ CASES: dict[str, tuple[Turn, list[Sample], str]] = {
     "others asked": (turn(11, 107), [OURS] * 10, "others asked meanwhile: the server counted 11 requests and 107"),
     "others still wait for the end": (turn(10, 107), [OURS] * 10, "others asked meanwhile: the server counted 10"),
     "it counted fewer than ours": (turn(9, 90), [OURS] * 10, ""),  # which shows nobody else
+    "it was started anew": (turn(-14, -140), [OURS] * 10, "the server was started anew meanwhile: in round 1 at"),
     "one of a hundred failed": (turn(100, 1000), [OURS] * 99 + [FAILED], ""),
     "one of a hundred failed, and others asked": (turn(103, 1030), [OURS] * 99 + [FAILED], "others asked meanwhile"),
     "two of a hundred failed": (
@@ -69,3 +70,14 @@ def test_a_round_whose_counters_could_not_be_read_is_not_judged_by_them() -> Non
 def test_rounds_go_on_until_nothing_that_comes_could_save_them(errors: int, *, hopeless: bool) -> None:
     samples = [*[FAILED] * errors, *[OURS] * 7]
     assert bool(provenance.hopeless([turn(25)], samples, planned=200)) == hopeless
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [({(7, 100)}, {(7, 100), (9, 140)}, True), (set(), {(9, 140)}, True), ({(7, 100)}, {(7, 220)}, False)],
+    ids=["one more", "not seen", "started anew"],
+)
+def test_who_answers_at_the_end_is_who_answered_at_the_beginning(
+    before: set[tuple[int, int]], after: set[tuple[int, int]], *, same: bool
+) -> None:
+    assert (provenance.exchanged(before, after) == "") is same

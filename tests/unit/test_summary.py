@@ -12,6 +12,7 @@ from deploy.measuring import acceptance, summary
 from deploy.measuring.measurement import Counted, Measurement, Turn
 from deploy.measuring.sample import Sample
 from deploy.measuring.summary import Limits
+from deploy.steps.bench import line
 from tests import measurements
 
 ON = measurements.on("20261201-090000-0000a1", concurrency=(1, 2))
@@ -78,6 +79,9 @@ def test_each_concurrency_has_its_own_figures() -> None:
     assert [rung.concurrency for rung in found.rungs] == [1, 2]
     assert found.figures()["accept_length"].value == 3.0
     assert found.figures()["accept_length@2"].value == 1.5
+    assert found.alone is not None
+    assert found.alone.accept_length == 3.0, "what a verdict tells is what its gate is on"
+    assert "(8 drafts kept in 7 steps; 3.00 with one stream, 1.50 with 2 streams)" in line(found)
     assert found.acceptance is not None
     assert {name: share.accept_length for name, share in found.acceptance.by_concurrency.items()} == {
         "1": 3.0,
@@ -109,8 +113,9 @@ def test_positions_come_from_the_histograms_of_all_answers() -> None:
     found = measured([one, other]).acceptance
     assert found is not None
     assert found.positions == pytest.approx((7 / 8, 5 / 8, 5 / 8))
-    without = replace(other, counters=Counters(9, 4, 12, 12))
-    assert measured([one, without]).acceptance.positions is None  # type: ignore[union-attr]
+    for histogram in (None, (0, 0, 4, 0), (0, 0, 0, 4, 4)):  # not told; of other drafts; of other steps
+        wrong = replace(other, counters=Counters(9, 4, 12, 12, histogram=histogram))
+        assert measured([one, wrong]).acceptance.positions is None  # type: ignore[union-attr]
 
 
 def test_a_prompt_that_is_asked_again_is_no_new_witness() -> None:

@@ -67,7 +67,7 @@ def _tiles(run: Run) -> Iterator[Tile]:
 
 def _of(measurement: Measurement, where: str, tones: dict[str, Tone]) -> Iterator[Tile]:
     found = measurement.figures()
-    if total := measurement.acceptance:
+    if total := measurement.alone:
         value = f"{total.accept_length:.2f}"
         note = f"{total.low:.2f} to {total.high:.2f}" if total.low is not None and total.high is not None else ""
         yield Tile(f"accept length{where}", value, note, tones.get("accept_length", ""))
