@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import click
 
-from deploy import baselining, failures, record, running, tables, walking
+from deploy import baselining, failures, loads, prompts, record, running, tables, walking
 from deploy.baselining import Made
 from deploy.deploying import teach
 from deploy.errors import ConfigError
@@ -40,6 +40,9 @@ def bench(options: Options, session: Session, *, baseline: bool) -> int:
     found = running.locked(running.the_one(options, session), session)
     teach(session, failures.load(home(options)))  # it may have died
     plan = running.narrowed(options, found)
+    for node in plan.nodes:  # ConfigError where a file of prompts is not there, or there is no such load generator
+        prompts.wished(node.profile.bench.prompts)
+        loads.load(node.profile.bench.load)
     if baseline:
         made = baselining.make(found, plan, options, session)
     else:

@@ -51,16 +51,21 @@ class Judged:
 
     def line(self) -> str:
         """In words: the value with its band, what is wanted, and why it cannot be told, where it cannot."""
-        value = "not measured" if self.measured is None else f"{self.measured:.4g}"
-        noise = f" ± {self.margin:.2g}" if self.margin else ""
+        value = "not measured" if self.measured is None else number(self.measured)
+        noise = f" ± {number(self.margin, 2)}" if self.margin else ""
         after = f" ({self.rounds} round{'s' if self.rounds > 1 else ''})" if noise and self.rounds else ""
-        bar = f" = {self.bar:.4g}, of run {self.run}" if self.run and self.bar is not None else ""
+        bar = f" = {number(self.bar)}, of run {self.run}" if self.run and self.bar is not None else ""
         return f"{self.name} {value}{noise}{after} {self.wanted}{bar}{f' ({self.why})' if self.why else ''}"
 
     def to_json(self) -> dict[str, Any]:
         """For verdict.json."""
         told = {**asdict(self), "holds": self.holds}
         return {name: value for name, value in told.items() if value != ""}
+
+
+def number(value: float, digits: int = 4) -> str:
+    """So many digits that count, and never an exponent: 0.2666, 3.6, 21968."""
+    return f"{value:.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
 def looks(rounds: int, most: int) -> tuple[int, ...]:
@@ -93,7 +98,7 @@ def _one(name: str, wanted: Gate, measured: Measurement | None, times: int, spre
     figure = measured.figures().get(name) if measured else None
     if measured is None or figure is None:
         return Judged(name, str(wanted), "unmeasured", why=_unmeasured(name, measured))
-    told = Judged(name, str(wanted), "within", figure.value, rounds=len(figure.rounds) or 1)
+    told = Judged(name, str(wanted), "within", figure.value, rounds=len(figure.rounds) or _rounds(name, measured))
     if not wanted.of:
         return _held(told, wanted, figure, None, times=times)
     against = measured.last_good if wanted.of == "last good" else measured.baseline
@@ -144,6 +149,12 @@ def _whole_name(name: str, measured: Measurement) -> str:
     """With its concurrency: the lowest of another measurement need not be the lowest of this one."""
     plain, streams = split(name)
     return name if streams is not None else f"{plain}@{min(rung.concurrency for rung in measured.rungs)}"
+
+
+def _rounds(name: str, measured: Measurement) -> int:
+    """Of the rung that a figure without rounds of its own, as a speed-up, was made of."""
+    streams = split(_whole_name(name, measured))[1]
+    return next((rung.rounds for rung in measured.rungs if rung.concurrency == streams), 1)
 
 
 def _noise(figure: Figure) -> Noise | None:

@@ -10,6 +10,9 @@ COLUMNS = (
 )  # fmt: skip
 
 
+WHOLE = 1000  # from here on nobody reads what is behind the point
+
+
 def rows(measured: Measurement) -> list[dict[str, str]]:
     """One row a rung, by COLUMNS; what was not measured is empty."""
     return [_row(rung, measured.speedup.get(str(rung.concurrency))) for rung in measured.rungs]
@@ -32,9 +35,10 @@ def _row(rung: Rung, speedup: Figure | None) -> dict[str, str]:
 
 
 def figure(told: Figure | None, digits: int = 2) -> str:
-    """The value and half its band: `27.0 ± 0.4`; "" where there is none."""
+    """The value and half its band: `27.0 ± 0.4`, thousands whole: `2641 ± 57`; "" where there is none."""
     if told is None:
         return ""
+    digits = 0 if abs(told.value) >= WHOLE else digits
     value = f"{told.value:.{digits}f}"
     if told.low is None or told.high is None:
         return value

@@ -94,7 +94,9 @@ def word(one: Compared, *, judged: bool) -> str:
     if one.verdict == "unknown":
         if one.ratio is None:
             return ""
-        return "one round tells no noise" if one.ratio.low is None else "the noise hides it" if judged else ""
+        if one.ratio.low is None:  # a speed-up has a band, and no rounds: `tok_s` tells what it would
+            return "" if one.a and one.b and None not in (one.a.low, one.b.low) else "one round tells no noise"
+        return "the noise hides it" if judged else ""
     return "same, within the noise" if one.verdict == "same" else one.verdict
 
 

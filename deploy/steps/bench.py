@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 from deploy import benching
 from deploy.measuring import quality, witnesses
+from deploy.measuring.ladder import figure
 from deploy.measuring.measurement import Measurement, Rung
 from deploy.plan import Node
 from deploy.remote import Remote
@@ -41,6 +42,4 @@ def _streams(rung: Rung) -> str:
 
 
 def _speed(rung: Rung) -> str:
-    figure = rung.tok_s
-    noise = "" if figure.low is None or figure.high is None else f" ± {(figure.high - figure.low) / 2:.1f}"
-    return f"{figure.value:.1f}{noise} tokens/s, {_streams(rung)}"
+    return f"{figure(rung.tok_s, 1)} tokens/s, {_streams(rung)}"

@@ -117,7 +117,11 @@ def _failure(
 
 
 def _short(judged: Iterable[Judged]) -> str:
-    return ", ".join(f"{one.name} {one.measured:.4g}, wanted {one.wanted}" for one in judged if one.holds is False)
+    return ", ".join(f"{one.name} {_value(one)}, wanted {one.wanted}" for one in judged if one.holds is False)
+
+
+def _value(one: Judged) -> str:
+    return "" if one.measured is None else judging.number(one.measured)
 
 
 def _lines(judged: Iterable[Judged]) -> list[str]:

@@ -67,6 +67,8 @@ def test_what_runs_is_measured_and_goes_on(project: Project) -> None:
     assert (other.code, own["max_tokens"], project.status()["gates_hold"]) == (0, 16, True), "nor do other questions"
     wrong = project.run("bench", "--concurrency", "1,x")
     assert (wrong.code, "--concurrency 1,8,32" in wrong.err) == (2, True)
+    missing = project.run("bench", "--prompts", "none.jsonl")
+    assert (missing.code, "none.jsonl cannot be read" in missing.err) == (2, True), missing.err
 
 
 def test_the_baseline_is_kept_and_what_ran_is_back(project: Project) -> None:

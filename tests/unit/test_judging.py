@@ -148,3 +148,12 @@ def test_what_another_run_counts_as_good_is_no_bar_for_this_one(slo: tuple[float
     told = now.model_copy(update={"last_good": kept("r1", slo).against(now)})
     assert only("goodput", ">= 0.9 x last good", told).state == state
     assert only("tok_s", ">= 0.9 x last good", told).state != "alone"
+
+
+def test_a_line_has_numbers_that_can_be_read_and_the_rounds_that_a_speed_up_is_of():
+    assert judging.number(21967.8) == "21968"
+    assert [judging.number(margin, 2) for margin in (873.2, 87.3, 0.0789)] == ["873", "87", "0.079"]
+    measured = measurements.healthy()
+    rounds = measured.rungs[0].rounds
+    assert rounds > 1
+    assert f"({rounds} rounds) >= 1.3" in only("speedup", ">= 1.3", measured).line()

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from deploy.commands.diff import diff
 from deploy.measuring import statistics
-from deploy.runs import comparing, kept
+from deploy.measuring.measurement import Figure
+from deploy.runs import beside, comparing, kept
 from deploy.runs.comparing import Change
 from tests import measurements, recorded
 from tests.project import EXAMPLES
@@ -117,6 +118,12 @@ def test_a_wide_band_hides_what_differs_and_is_no_sameness(a, b, verdict):
         measurements.made(None, 1.0, A, rungs=(_only(1, statistics.figure(map(float, each))),)) for each in (a, b)
     )
     assert [line.verdict for line in comparing.figures(one, other)] == [verdict]
+
+
+def test_a_speed_up_without_rounds_is_not_told_to_be_of_one():
+    gain = Figure(value=2.0, low=1.9, high=2.1)
+    (one,) = comparing.side_by_side({"speedup@1": gain}, {"speedup@1": gain})
+    assert beside.word(one, judged=True) == ""
 
 
 def test_what_the_runs_were_is_compared_key_by_key(tmp_path):
