@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from deploy.engines import Totals
 from deploy.measuring import acceptance, summary
 from deploy.measuring.measurement import Turn
 from deploy.measuring.sample import Sample
@@ -44,14 +43,14 @@ def strangers(turns: Sequence[Turn], samples: Sequence[Sample]) -> str:
 
     All rounds are taken together: what is counted late is counted in the round after.
     """
-    told = [turn for turn in turns if turn.counted and turn.counted.requests is not None]
+    told = [turn for turn in turns if turn.counted]
     rounds = {(turn.concurrency, turn.number) for turn in told}
     ours = [sample for sample in samples if (sample.concurrency, sample.round) in rounds]
     own = [sample.counters for sample in ours if sample.counters and not sample.error]
     counted = [turn.counted for turn in told if turn.counted]
     if not counted:
         return ""
-    whole = Totals(sum(one.generated for one in counted), None, None, None, sum(one.requests or 0 for one in counted))
+    whole = acceptance.together([summary.totals(one) for one in counted])
     if len(own) == len(ours):
         return acceptance.strangers(whole, own)
     # of a request that failed, the server may have counted nothing, a part, or all

@@ -143,6 +143,8 @@ def strangers(counted: Totals, own: Sequence[Counters]) -> str:
     generated = sum(request.generated for request in own)
     if (counted.requests or 0) <= len(own) and counted.generated <= generated:
         return ""
+    if counted.requests is None:
+        return f"others asked meanwhile: the server counted {counted.generated} tokens, of which {generated} are ours"
     return (
         f"others asked meanwhile: the server counted {counted.requests} requests and {counted.generated} tokens, "
         f"of which {len(own)} and {generated} are ours"

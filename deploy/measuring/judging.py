@@ -130,13 +130,13 @@ def _held(
 
 
 def _unmeasured(name: str, measured: Measurement | None) -> str:
-    if measured is None:
-        return "nothing was measured"
-    if measured.why:
-        return measured.why
+    if measured is None or measured.why:
+        return measured.why if measured else "nothing was measured"
     plain, streams = split(name)
     if plain in ("speedup", EXACT) and measured.baseline is None:
         return NO_BASELINE
+    if plain == EXACT and measured.quality:
+        return "every prompt is answered in several ways without a draft, too"
     if plain == "accept_length" and measured.no_acceptance:
         return measured.no_acceptance
     rungs = [rung.concurrency for rung in measured.rungs]

@@ -217,7 +217,7 @@ class Measurement(Part):
             for name, figure in told.items():
                 found.setdefault(name, figure)
                 found[f"{name}@{rung.concurrency}"] = figure
-        if self.quality is not None:
+        if self.quality is not None and self.quality.compared > self.quality.unstable:
             found["differences"] = Figure(value=self.quality.differ)
         return found
 

@@ -57,6 +57,18 @@ CASES = {
     "it has one round": ("tok_s", ">= 0.95 x last good", rounds(*STEADY, last=(100,)), "holds"),
     "only it has rounds": ("tok_s", ">= 0.95 x last good", rounds(100, last=STEADY), "holds"),
     "both have one": ("tok_s", ">= 0.95 x last good", rounds(100, last=(100,)), "within"),
+    "some prompts are answered in several ways by themselves": (
+        "differences",
+        "<= 0",
+        rounds(*STEADY, quality=Quality(compared=8, differ=0, unstable=7)),
+        "holds",
+    ),
+    "all are": (
+        "differences",
+        "<= 0",
+        rounds(*STEADY, quality=Quality(compared=8, differ=0, unstable=8)),
+        "unmeasured",
+    ),
     "there is none": ("tok_s", ">= 0.95 x last good", rounds(*STEADY), "alone"),
     "no baseline": ("tok_s", ">= 1.3 x baseline", rounds(*STEADY), "unmeasured"),
     "no gain without a baseline": ("speedup", ">= 1.3", rounds(*STEADY), "unmeasured"),

@@ -23,7 +23,13 @@ def turn(requests: int | None = 10, generated: int = 100, **fields: float) -> Tu
 CASES: dict[str, tuple[Turn, list[Sample], str]] = {
     "all is well": (turn(), [OURS] * 10, ""),
     "it counts nothing": (Turn(concurrency=1, number=1, seconds=5.0), [OURS] * 10, ""),
-    "it counts tokens alone": (turn(None, 400), [OURS] * 10, ""),
+    "it counts tokens alone": (turn(None, 100), [OURS] * 10, ""),
+    "it counts tokens alone, and others'": (
+        turn(None, 107),
+        [OURS] * 10,
+        "others asked meanwhile: the server counted 107 tokens, of which 100 are ours",
+    ),
+    "it counts tokens alone, and one of a hundred failed": (turn(None, 1007), [OURS] * 99 + [FAILED], ""),
     "others asked": (turn(11, 107), [OURS] * 10, "others asked meanwhile: the server counted 11 requests and 107"),
     "others still wait for the end": (turn(10, 107), [OURS] * 10, "others asked meanwhile: the server counted 10"),
     "it counted fewer than ours": (turn(9, 90), [OURS] * 10, ""),  # which shows nobody else
