@@ -26,11 +26,19 @@ PROGRAMS = 8  # at once on a connection; sshd's MaxSessions is 10
 QUEUE = 300.0  # seconds that one more program waits for its turn
 REFUSED = 2  # why a channel was not opened (RFC 4254, 5.1)
 
+UNSAID = "Unable to open channel."  # paramiko keeps one error for all channels: of two refused at once, one is told so
+
+
+def _refused(error: BaseException) -> bool:
+    """Whether sshd answered that it opens no channel now."""
+    if isinstance(error, paramiko.ChannelException):
+        return bool(error.code == REFUSED)
+    return isinstance(error, paramiko.SSHException) and str(error) == UNSAID
+
+
 # sshd counts a session until it has reaped its program, which on a busy host is after we heard of its end
 FREED = tenacity.Retrying(
-    retry=tenacity.retry_if_exception(
-        lambda error: isinstance(error, paramiko.ChannelException) and error.code == REFUSED
-    ),
+    retry=tenacity.retry_if_exception(_refused),
     stop=tenacity.stop_after_delay(10.0),
     wait=tenacity.wait_random_exponential(multiplier=0.05, max=0.5),
     reraise=True,
@@ -92,11 +100,11 @@ class SshTransport(Calls):
         """Connect to a port as seen from the host. builtin ConnectionRefusedError when nobody listens."""
         try:
             channel = self._transport.open_channel("direct-tcpip", (host, port), ("127.0.0.1", 0), timeout=timeout)
-        except paramiko.ChannelException as error:
-            if error.code == REFUSED:
-                raise ConnectionRefusedError(f"nobody listens on {host}:{port} of {self.name}") from error
-            raise _failures.no_forwarding(self.name, error) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
+            if _refused(error) and self._transport.is_active():
+                raise ConnectionRefusedError(f"nobody listens on {host}:{port} of {self.name}") from error
+            if isinstance(error, paramiko.ChannelException):
+                raise _failures.no_forwarding(self.name, error) from error
             if self._transport.is_active():
                 raise TimeoutError(f"{host}:{port} of {self.name} did not answer in {timeout:g} s") from error
             raise self._lost(error=error) from error

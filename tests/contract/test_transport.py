@@ -19,6 +19,7 @@ from deploy.errors import RemoteFailed, TimedOut
 from deploy.transport import Transport, connect
 from deploy.transport.http import request
 from tests.fleet import TestHost
+from tests.project import free_port
 
 BYTES = bytes(range(256)) * 4
 
@@ -381,6 +382,23 @@ def test_nobody_listening_is_connection_refused(there):
         there.dial(port)
     with pytest.raises(ConnectionRefusedError):
         request(there, "GET", port, "/")
+
+
+def test_of_many_refused_at_once_each_is_told_so(there):
+    port = free_port()
+
+    def dialled() -> list[str]:
+        told = []
+        for _ in range(20):
+            try:
+                there.dial(port)
+            except OSError as error:
+                told.append(type(error).__name__)
+        return told
+
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = [work.result() for work in [pool.submit(dialled) for _ in range(8)]]
+    assert outcomes == [["ConnectionRefusedError"] * 20] * 8
 
 
 def test_a_port_is_a_socket(there, server):
