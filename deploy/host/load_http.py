@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 HEAD = 64 << 10  # bytes; no server's headers are longer
+LONGEST = 128 << 20  # bytes of an answer that is read: old engines tell its text whole with each token, and all is kept
 HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
@@ -25,7 +26,7 @@ class Answer:
         self.headers: dict[str, str] = {}
         self.pieces: list[tuple[float, bytes]] = []
         self.done = self.heard = False
-        self._rest = b""
+        self._rest, self._size = b"", 0
         self._chunked = self._trailing = False
         self._left: int | None = None
 
@@ -37,6 +38,9 @@ class Answer:
     def feed(self, now: float, data: bytes) -> None:
         """Take what came at that time."""
         self.heard = True
+        self._size += len(data)
+        if self._size > LONGEST:
+            raise ValueError(f"an answer of more than {LONGEST >> 20} MiB")
         if not self.status:
             self._rest += data
             if not self._begun():

@@ -14,6 +14,7 @@ from deploy.measuring.sample import Sample
 
 BUSY = 0.8  # of a core: a load generator that has no more to give measures itself
 WRONG = 0.01  # share of requests
+BULKY = 0.1  # share of answers that come in large pieces
 OWN = "own"  # the load generator that keeps each answer's counters
 
 
@@ -70,7 +71,7 @@ def of(base: Measurement, samples: Sequence[Sample], limits: Limits, source: str
             "acceptance": found,
             "no_acceptance": why,
             "answers": _answers(samples) if base.on.temperature == 0 else {},
-            "notes": tuple(_notes(rungs, samples)),
+            "notes": tuple(_notes(base.on, rungs, samples)),
         }
     )
 
@@ -223,7 +224,7 @@ def _answers(samples: Iterable[Sample]) -> Mapping[str, list[str]]:
     return {prompt: texts for prompt, texts in sorted(found.items()) if texts}
 
 
-def _notes(rungs: Iterable[Rung], samples: Sequence[Sample]) -> Iterator[str]:
+def _notes(on: On, rungs: Iterable[Rung], samples: Sequence[Sample]) -> Iterator[str]:
     for rung in rungs:
         if rung.client_busy is not None and rung.client_busy > BUSY:
             yield (
@@ -239,3 +240,14 @@ def _notes(rungs: Iterable[Rung], samples: Sequence[Sample]) -> Iterator[str]:
     lost = sum(sample.first_tokens + sum(n for _, n in sample.chunks) != sample.tokens for sample in ended)
     if lost > WRONG * len(ended):
         yield f"in {lost} of {len(ended)} answers the tokens of the chunks are not as many as the server counts"
+    ended = [sample for sample in samples if not sample.error]
+    most = 2 * ((on.num_steps or 0) + 1)
+    bulky = sum(s.tokens_by == "server" and max(s.first_tokens, *(n for _, n in s.chunks), 0) > most for s in ended)
+    if bulky > BULKY * len(ended):
+        yield (
+            f"in {bulky} of {len(ended)} answers more than {most} tokens came in one piece (a stream interval? a busy "
+            "host?): the time to the first token, between tokens and tok/s of a stream are those of pieces"
+        )
+    short = sum(sample.tokens < on.max_tokens for sample in ended) if on.fixed_length else 0
+    if short:
+        yield f"{short} of {len(ended)} answers end before {on.max_tokens} tokens, though their length is to be fixed"

@@ -137,6 +137,10 @@ WRONG: dict[str, tuple[Script, str]] = {
         "the server gives up: it ends the answer with 'abort'",
     ),
     "a chunk of less than nothing": ([(0.0, CHUNKED + b"-5\r\n" + event("a"))], "no size of a chunk"),
+    "words without end": (
+        [(0.0, CLOSE), *[(0.0, b": " + b"x" * (4 << 20) + b"\n")] * 33],
+        "an answer of more than 128 MiB",
+    ),
     "no JSON": ([(0.0, CLOSE + b"data: {half\n\n" + last(1))], "an event is no JSON object"),
     "another status": (
         [(0.0, b"HTTP/1.1 400 Bad\r\ncontent-length: 9\r\n\r\ntoo long.")],

@@ -216,6 +216,10 @@ def test_what_the_machines_showed_is_kept() -> None:
 
 NOTES = {
     "spread": (sample(tokens_by="spread"), "does not tell how many tokens a chunk brought"),
+    "large pieces": (
+        sample(chunks=((0.1, 9),), counters=Counters(10, 3, 9, 6)),
+        "in 1 of 1 answers more than 8 tokens",
+    ),
     "lost": (sample(chunks=((0.2, 2),)), "in 1 of 1 answers the tokens of the chunks are not as many"),
 }
 
@@ -225,6 +229,12 @@ def test_what_is_to_be_minded_is_noted(case: str) -> None:
     one, words = NOTES[case]
     assert [words in note for note in measured([one]).notes] == [True]
     assert measured([sample()]).notes == ()
+
+
+def test_a_length_that_is_to_be_fixed_and_is_not_is_noted() -> None:
+    (note,) = measured([sample(), sample("prose/tea")], fixed_length=True, max_tokens=10).notes
+    assert note.startswith("2 of 2 answers end before 10 tokens")
+    assert measured([sample()], fixed_length=True, max_tokens=9).notes == ()
 
 
 def test_answers_of_a_single_stream_are_kept_each_text_once() -> None:
