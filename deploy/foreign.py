@@ -118,6 +118,12 @@ def remedy(held: Iterable[Holder]) -> str:
     return "\n".join(dict.fromkeys(REMEDIES[one.how] for one in held))
 
 
+def deployments(held: Iterable[Holder]) -> list[str]:
+    """Of whose deployments the holders are, each once; none where one of them is of none."""
+    named = [one.process and _owner(one.process) for one in held]
+    return list(dict.fromkeys(filter(None, named))) if all(named) else []
+
+
 def wanted(node: Node, seen: Facts) -> tuple[Gpu, ...]:
     """The GPUs that the node takes, of those that are seen."""
     return visible.of(node, seen[gpus.FACT].all or ()).gpus
@@ -189,9 +195,13 @@ def _how(process: Process | None) -> How:
 
 
 def _deployment(process: Process) -> str:
-    """Of a run of ours, the deployment: its folder is WORK/MACHINE/DEPLOYMENT/runs/ID."""
+    return f" (deployment {_owner(process)})" if _owner(process) else ""
+
+
+def _owner(process: Process) -> str:
+    """Of a run of the tool's, the deployment: its folder is WORK/MACHINE/DEPLOYMENT/runs/ID."""
     folders = (process.run or "").split("/")
-    return f" (deployment {folders[-3]})" if len(folders) > 3 and folders[-2] == "runs" else ""
+    return folders[-3] if len(folders) > 3 and folders[-2] == "runs" else ""
 
 
 def _process(living: Processes, pid: int | None) -> Process | None:

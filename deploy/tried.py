@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deploy.candidates import Candidate
+from deploy.errors import CheckFailed
 from deploy.measuring import statistics
 from deploy.measuring.ladder import figure
 from deploy.measuring.measurement import Against, Figure, Measurement
@@ -39,6 +40,13 @@ class Tried:
     def figure(self, name: str) -> Figure | None:
         """A figure of the lowest concurrency; None where it was not measured."""
         return self.measured.figures().get(name) if self.measured else None
+
+
+def reasons(failure: Mapping[str, str]) -> list[str]:
+    """Of a failure as it is told: which checks refused it, where it was refused; else what failed."""
+    if failure["error"] != CheckFailed.__name__:
+        return [failure["what"]]
+    return [line for line in failure["evidence"].splitlines() if not line.startswith(" ")] or [failure["what"]]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import click
 
-from deploy import benching, candidates, deploying, restoring, running, tables, tried, wish
+from deploy import benching, candidates, deploying, restoring, running, scrub, tables, tried, wish
 from deploy.candidates import Candidate
 from deploy.config import sources
 from deploy.errors import DeployError, Interrupted, Locked, Unreachable
@@ -36,6 +36,7 @@ class Trial:
     deployment: str
     before: Before | None
     past: Past | None
+    common: tuple[str, ...] = ()  # words that all candidates have
     tried: list[Tried] = field(default_factory=list)
 
     def all(self, wished: Sequence[tuple[Candidate, Wish]]) -> None:
@@ -43,6 +44,10 @@ class Trial:
         for number, (candidate, wanted) in enumerate(wished, 1):
             note = f"candidate {number} of {len(wished)}: {candidate.name}{self._left(len(wished) - number + 1)}"
             self.session.emit("noted", note)
+            words = (f"profile={self.deployment}", *self.common)
+            self.session.command = " ".join(
+                scrub.words(("try", candidate.name, *words))
+            )  # its record tells which it is
             started = time.monotonic()
             try:
                 one = self._one(candidate, wanted)
@@ -63,7 +68,7 @@ class Trial:
     def _one(self, candidate: Candidate, wanted: Wish) -> Tried:
         restoring.on_trial(self.session, self.deployment, self.before.run if self.before else "")
         done = deploying.brought_up(wanted, self.options, self.session, fresh=False, trial=True)
-        why = "; ".join(dict.fromkeys(failure["what"] for failure in done.failures))
+        why = "; ".join(dict.fromkeys(word for failure in done.failures for word in tried.reasons(failure)))
         self.session.renew()
         runs = self._runs([host.name for host in wanted.hosts])
         measured = slowest(runs, self.session) if "bench" in done.ended else None
@@ -126,12 +131,16 @@ def attempt(options: Options, session: Session, leave: str) -> int:
     if found is None:
         session.keep([])
         session.open(wished[0][1].hosts, locked=True)
-        trial = Trial(options, session, str(name), None, None)
+        trial = Trial(options, session, str(name), None, None, tuple(common))
     else:
         found = running.locked(found, session)
         wished = _wishes(found, name, common, wanted, options)
-        trial = Trial(options, session, found.name, restoring.seen(found, session), _past(found, session))
+        trial = Trial(
+            options, session, found.name, restoring.seen(found, session), _past(found, session), tuple(common)
+        )
+    typed = session.command
     trial.all(wished)
+    session.command = typed
     return _ended(trial, leave)
 
 

@@ -28,8 +28,10 @@ def check(case: Case) -> Iterator[Finding]:
     kept = [one for one in others if not node.profile.evict or foreign.unendable(one, living)]
     kept += [one for one in held if _stays(one, alone=alone)]
     if kept:
-        what = "somebody else's server is in the way"
+        ours = foreign.deployments(kept)
+        what = f"the server of deployment {ours[0]} is in the way" if ours else "somebody else's server is in the way"
         remedy = foreign.whose([one for one in kept if one.process] or kept, living)
+        remedy = "; ".join([f"if it is yours: deploy down profile={ours[0]}", remedy]) if ours else remedy
         yield Finding("ports", "FAIL", what, _lines(kept), remedy)
     elif held:
         rest = "it must be gone before the launch" if any(one not in others for one in held) else ""

@@ -19,6 +19,7 @@ Says = Literal["FAIL", "WARN", "cannot tell", "ok"]
 ORDER: tuple[Says, ...] = ("FAIL", "WARN", "cannot tell", "ok")
 SAYS: dict[str, Says] = {"FAIL": "FAIL", "WARN": "WARN", "UNKNOWN": "cannot tell"}
 LINES = 2  # of a finding's evidence, as text
+WHOLE = 0.9  # of what is drafted: where so much is accepted, the draft is good
 MOST = 3  # causes that are told in full
 
 
@@ -89,6 +90,8 @@ def of(measured: Measurement, doctor: Doctor, expected: float | None) -> Diagnos
     if not dead(found) and (expected is None or length >= expected):
         title = f"accept length {length:.2f}: nothing speaks against the draft"
         return Diagnosis(title=title, accept_length=length, expected=expected)
+    if _kept(found) >= WHOLE:
+        return _short(found, measured.on.num_steps, expected)
     return Diagnosis(
         title=none_kept(found) if dead(found) else partly(found, expected),
         accept_length=length,
@@ -96,6 +99,26 @@ def of(measured: Measurement, doctor: Doctor, expected: float | None) -> Diagnos
         causes=_causes(measured, doctor, dead(found)),
         by=doctor.by,
     )
+
+
+def _kept(found: Acceptance) -> float:
+    """Which part of the drafted tokens is accepted; 0 where it is not told what was drafted."""
+    return found.accepted / found.drafted if found.drafted else 0.0
+
+
+def _short(found: Acceptance, num_steps: int | None, expected: float | None) -> Diagnosis:
+    """The draft is guessed nearly whole, so nothing is wrong with it: more has to be drafted, or less to be wanted."""
+    most = "" if num_steps is None else f" of at most {num_steps + 1}.00 with speculative.num_steps={num_steps}"
+    title = f"nearly the whole draft is accepted: accept length {found.accept_length:.2f}{most} ({_counted(found)})"
+    cause = Cause(
+        name="num_steps",
+        title="too little is drafted for what is wanted",
+        says="WARN",
+        what=f"{100 * _kept(found):.0f} % of the drafted tokens are accepted",
+        looks_like="close to num_steps + 1",
+        next="a larger speculative.num_steps: deploy try speculative.num_steps=2,3,5; or a lower bar",
+    )
+    return Diagnosis(title=title, accept_length=found.accept_length, expected=expected, causes=(cause,))
 
 
 def dead(found: Acceptance) -> bool:

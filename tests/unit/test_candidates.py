@@ -110,3 +110,13 @@ def test_what_chance_chose_between_is_told() -> None:
     held = [one("a", 0, fast(60.0)), one("b", 0, fast(60.5)), one("c", 0, fast(40.0)), one("d", 9, fast(60.4))]
     assert tried.beside(held) == "within the noise of b: a"
     assert tried.beside([one("a", 0, fast(60.0)), one("c", 0, fast(40.0))]) == ""
+
+
+def test_a_refused_candidate_is_told_with_the_checks_that_refused_it():
+    failure = {
+        "error": "CheckFailed",
+        "what": "1 check failed on here; nothing was touched",
+        "evidence": "ckpt: weights are all zero\n  output.weight\nports: taken",
+    }
+    assert tried.reasons(failure) == ["ckpt: weights are all zero", "ports: taken"]
+    assert tried.reasons({**failure, "error": "GateFailed"}) == [failure["what"]]

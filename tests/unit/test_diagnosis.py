@@ -151,6 +151,15 @@ def test_where_acceptance_is_not_why_no_cause_is_made_up(told, expected, title):
     assert (found.title, found.causes, found.lines()) == (title, (), [title])
 
 
+def test_where_nearly_all_that_is_drafted_is_accepted_the_draft_is_not_to_blame():
+    counts = {"accept_length": 1.94, "low": 1.9, "high": 1.98, "steps": 1320, "accepted": 1240, "drafted": 1256}
+    whole = measured(1.94, acceptance=measurements.accepted(1.94).model_copy(update=counts))
+    whole = whole.model_copy(update={"on": whole.on.model_copy(update={"num_steps": 1})})
+    found = diagnosing.of(whole, Doctor(why="not looked at"), 2.0)
+    assert found.title.startswith("nearly the whole draft is accepted: accept length 1.94 of at most 2.00 with")
+    assert [cause.name for cause in found.causes] == ["num_steps"]
+
+
 def test_what_could_not_be_looked_at_is_said_and_not_taken_for_right():
     found = diagnosing.of(measured(1.0), Doctor(why="gpu1 is gone"), None)
     assert {(cause.says, cause.what) for cause in found.causes} == {("cannot tell", "gpu1 is gone")}

@@ -167,6 +167,18 @@ JUDGED: dict[str, tuple[Facts, dict[str, Any], str, str]] = {
         "WARN",
         "evict=yes ends it",
     ),
+    "another deployment's": (
+        seen(process(7, run="/w/m/q/runs/1"), apps=[(0, 7, 9000)]),
+        {},
+        "FAIL",
+        "the server of deployment q is in the way",
+    ),
+    "another deployment's, and how it goes": (
+        seen(process(7, run="/w/m/q/runs/1"), apps=[(0, 7, 9000)]),
+        {},
+        "FAIL",
+        "if it is yours: deploy down profile=q; ask its owner",
+    ),
     "what we run under": (seen(sockets=(Listener("::", 30000, 1000, (899,)),)), {"evict": True}, "FAIL", "runs under"),
     "our own": (seen(process(7, run=OURS), apps=[(0, 7, 9000)]), {}, "PASS", "ours to take"),
     "our own, in the kernel": (seen(process(7, run=OURS, state="D"), apps=[(0, 7, 9000)]), {}, "PASS", "ours to take"),
