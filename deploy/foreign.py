@@ -120,8 +120,8 @@ def remedy(held: Iterable[Holder]) -> str:
 
 def deployments(held: Iterable[Holder]) -> list[str]:
     """Of whose deployments the holders are, each once; none where one of them is of none."""
-    named = [one.process and _owner(one.process) for one in held]
-    return list(dict.fromkeys(filter(None, named))) if all(named) else []
+    named = [_owner(one.process) if one.process else "" for one in held]
+    return list(dict.fromkeys(named)) if all(named) else []
 
 
 def wanted(node: Node, seen: Facts) -> tuple[Gpu, ...]:
