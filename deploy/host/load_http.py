@@ -40,6 +40,7 @@ class Answer:
         self.heard = True
         self._size += len(data)
         if self._size > LONGEST:
+            self.pieces.clear()  # nobody reads them
             raise ValueError(f"an answer of more than {LONGEST >> 20} MiB")
         if not self.status:
             self._rest += data
