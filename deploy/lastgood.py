@@ -13,36 +13,41 @@ NAME = "good.json"
 
 
 def beside(measured: Measurement | None, remote: Remote) -> Measurement | None:
-    """The measurement with the last good one; as it is where there is none, with a note where that is other."""
+    """The measurement with the last good one of the same things; as it is where there is none, with a note on one of
+    others.
+    """
     if measured is None or measured.why:
         return measured
-    found = _read(remote)
-    if found is None:
-        return measured
-    if why := _differs(found, measured):
-        note = f"the last good run, {found.on.run}, is not compared with: {why}"
-        return measured.model_copy(update={"notes": tuple(dict.fromkeys((*measured.notes, note)))})
-    return measured.model_copy(update={"last_good": found.against(measured)})
+    notes = []
+    for run in _runs(remote):
+        found = _read(run, remote)
+        if found is None:
+            continue
+        why = _differs(found, measured)
+        if not why:
+            return measured.model_copy(update={"last_good": found.against(measured)})
+        notes.append(f"the last good run, {found.on.run}, is not compared with: {why}")
+    return measured.model_copy(update={"notes": tuple(dict.fromkeys((*measured.notes, *notes[:1])))})
 
 
-def _read(remote: Remote) -> Measurement | None:
-    """None where there is no such run, or it was measured by a version that kept nothing."""
-    run = _run(remote)
-    text = remote.run("cat", "--", f"{run.folder}/{NAME}", ok=(0, 1), limit=LONG) if run else ""
+def _read(run: Run, remote: Remote) -> Measurement | None:
+    """None where it was measured by a version that kept nothing."""
+    text = remote.run("cat", "--", f"{run.folder}/{NAME}", ok=(0, 1), limit=LONG)
     try:
         return Measurement.model_validate_json(text) if text else None
     except ValueError:  # pydantic's; of a version that we cannot read
         return None
 
 
-def _run(remote: Remote) -> Run | None:
+def _runs(remote: Remote) -> list[Run]:
     """The run that is gone back to; else what was launched last when the host was locked, where it was good: the one
-    that is judged anew, or the one that it took the place of; else the last good one before that.
+    that is judged anew, or the one that it took the place of; and the last good one before that.
     """
     place = remote.place
     if place.source:
-        return place.source
-    return place.current if place.current and place.current.good else place.previous
+        return [place.source]
+    good = place.current if place.current and place.current.good else None
+    return [run for run in (good, place.previous) if run]
 
 
 def _differs(one: Measurement, other: Measurement) -> str:

@@ -248,6 +248,9 @@ def _notes(on: On, rungs: Iterable[Rung], samples: Sequence[Sample]) -> Iterator
             f"in {bulky} of {len(ended)} answers more than {most} tokens came in one piece (a stream interval? a busy "
             "host?): the time to the first token, between tokens and tok/s of a stream are those of pieces"
         )
+    over = sum(sample.tokens > on.max_tokens + (on.num_steps or 0) for sample in ended)  # a last step may go beyond it
+    if over:
+        yield f"{over} of {len(ended)} answers are told to have more tokens than the {on.max_tokens} that were asked for"
     short = sum(sample.tokens < on.max_tokens for sample in ended) if on.fixed_length else 0
     if short:
         yield f"{short} of {len(ended)} answers end before {on.max_tokens} tokens, though their length is to be fixed"

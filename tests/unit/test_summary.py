@@ -220,6 +220,10 @@ NOTES = {
         sample(chunks=((0.1, 9),), counters=Counters(10, 3, 9, 6)),
         "in 1 of 1 answers more than 8 tokens",
     ),
+    "longer": (
+        sample(counters=Counters(73, 3, 9, 6), chunks=((0.1, 8),) * 9),
+        "1 of 1 answers are told to have more tokens than the 64",
+    ),
     "lost": (sample(chunks=((0.2, 2),)), "in 1 of 1 answers the tokens of the chunks are not as many"),
 }
 
