@@ -250,7 +250,7 @@ def _notes(on: On, rungs: Iterable[Rung], samples: Sequence[Sample]) -> Iterator
         )
     over = sum(sample.tokens > on.max_tokens + (on.num_steps or 0) for sample in ended)  # a last step may go beyond it
     if over:
-        yield f"{over} of {len(ended)} answers are told to have more tokens than the {on.max_tokens} they were asked for"
+        yield f"{over} of {len(ended)} answers are told to have more tokens than the {on.max_tokens} asked for"
     short = sum(sample.tokens < on.max_tokens for sample in ended) if on.fixed_length else 0
     if short:
         yield f"{short} of {len(ended)} answers end before {on.max_tokens} tokens, though their length is to be fixed"
