@@ -87,7 +87,8 @@ def compared(measured: Measurement, node: Node, remote: Remote) -> Measurement:
     if base is None:
         return measured
     if base.on.question != measured.on.question:
-        note = f"the baseline, run {base.on.run}, was asked otherwise: deploy bench --baseline measures it anew"
+        remedy = "deploy bench --baseline with the same words measures it anew"
+        note = f"the baseline, run {base.on.run}, was asked otherwise: no speed-up; {remedy}"
         return measured.model_copy(update={"notes": tuple(dict.fromkeys((*measured.notes, note)))})
     told = quality.compared(measured.answers, base.answers) if not measured.on.temperature else None
     gain = speedup(measured, base)

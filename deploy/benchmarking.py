@@ -12,6 +12,7 @@ from deploy import baselining, failures, loads, prompts, record, running, tables
 from deploy.baselining import Made
 from deploy.deploying import teach
 from deploy.errors import ConfigError
+from deploy.legible import one_line
 from deploy.measuring.ladder import COLUMNS, rows
 from deploy.options import Options
 from deploy.project import home
@@ -64,3 +65,5 @@ def _tell(made: Made, options: Options) -> None:
             click.echo(f"{name}:", err=True)
         if one.rungs and options.output != "jsonl":
             tables.table(rows(one), COLUMNS)
+        for note in one.notes:
+            click.echo(f"! {one_line(note)}", err=True)

@@ -44,10 +44,7 @@ class Trial:
         for number, (candidate, wanted) in enumerate(wished, 1):
             note = f"candidate {number} of {len(wished)}: {candidate.name}{self._left(len(wished) - number + 1)}"
             self.session.emit("noted", note)
-            words = (f"profile={self.deployment}", *self.common)
-            self.session.command = " ".join(
-                scrub.words(("try", candidate.name, *words))
-            )  # its record tells which it is
+            self.session.command = self._command(candidate)
             started = time.monotonic()
             try:
                 one = self._one(candidate, wanted)
@@ -58,6 +55,11 @@ class Trial:
             self.tried.append(replace(one, seconds=time.monotonic() - started))
             if one.code in ENDING:
                 return
+
+    def _command(self, candidate: Candidate) -> str:
+        """What its own record calls it, so that history and reports tell which one it was."""
+        words = [f"profile={self.deployment}", *self.common, *candidate.words]
+        return " ".join(scrub.words(["try", *filter(None, [candidate.ckpt]), *words]))
 
     def _left(self, many: int) -> str:
         """How long so many of them may take, by those that came to their end."""
