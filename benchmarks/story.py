@@ -109,6 +109,8 @@ def play(made: Deployment, console: Console, names: dict[str, str]) -> None:
         console.print(Text(f"$ deploy {' '.join(words)}", style="bold"))
         text = f"{done.err}{done.out}"
         for path, name in ((str(made.project.folder), "~"), (str(ROOT), "~"), *((p, n) for n, p in names.items())):
+            cell = re.compile(rf"{re.escape(path)}(…?)(?=  )")  # of a table: its column stays as wide as it was
+            text = cell.sub(rf"{name}\1{' ' * (len(path) - len(name))}", text)
             text = text.replace(path, name)
         for line in shown(text.rstrip().splitlines()):
             console.print(coloured(line), overflow="fold")

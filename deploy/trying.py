@@ -44,6 +44,8 @@ class Trial:
         for number, (candidate, wanted) in enumerate(wished, 1):
             note = f"candidate {number} of {len(wished)}: {candidate.name}{self._left(len(wished) - number + 1)}"
             self.session.emit("noted", note)
+            if self.options.output == "quiet":  # where failures alone are told, whose they are
+                click.echo(note, err=True)
             self.session.command = self._command(candidate)
             started = time.monotonic()
             try:
@@ -58,7 +60,7 @@ class Trial:
 
     def _command(self, candidate: Candidate) -> str:
         """What its own record calls it, so that history and reports tell which one it was."""
-        words = [f"profile={self.deployment}", *self.common, *candidate.words]
+        words = [*candidate.words, f"profile={self.deployment}", *self.common]
         return " ".join(scrub.words(["try", *filter(None, [candidate.ckpt]), *words]))
 
     def _left(self, many: int) -> str:

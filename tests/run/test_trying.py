@@ -108,7 +108,7 @@ def test_what_already_serves_is_tried_as_it_is(project: Project) -> None:
     assert (done.code, told(done)) == (0, [(0, "holds"), (0, "holds")]), done.err
     assert "verified, not restarted" in done.err
     shown = [run["command"] for run in project.run("history", "--json").json]
-    assert "try profile=fake speculative.num_steps=2" in shown, "each record tells which candidate it was"
+    assert "try speculative.num_steps=2 profile=fake" in shown, "each record tells which candidate it was"
     assert (project.status()["draft"], previous(project)) == (before["draft"], "")
 
 
