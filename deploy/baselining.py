@@ -79,7 +79,7 @@ def _made(before: Before, plain: Plan, options: Options, session: Session) -> Ma
     """
     teach(session, failures.load(home(options)))
     run = f"{record.new_id()}-baseline"
-    asked = Asked(session.command, before.found.words(), before.found.ckpt())
+    asked = Asked(session.command, before.found.words(), before.found.ckpt(), before.run if before.alive else "")
     for node in plain.nodes:
         secret.values(node)  # a missing one is told before anything is touched
         remote = session.remotes[node.host.name]

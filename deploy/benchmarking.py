@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import click
 
-from deploy import baselining, failures, loads, prompts, record, running, tables, walking
+from deploy import baselining, failures, loads, prompts, record, restoring, running, tables, walking
 from deploy.baselining import Made
 from deploy.deploying import teach
 from deploy.errors import ConfigError
@@ -39,6 +39,7 @@ def bench(options: Options, session: Session, *, baseline: bool) -> int:
     """Measure what runs, or its baseline; the exit code."""
     running.ask(options, session, all_must_answer=True)
     found = running.locked(running.the_one(options, session), session)
+    found = restoring.meant(found, session) if baseline else found
     teach(session, failures.load(home(options)))  # it may have died
     plan = running.narrowed(options, found)
     for node in plan.nodes:  # ConfigError where a file of prompts is not there, or there is no such load generator

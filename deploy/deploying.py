@@ -28,15 +28,19 @@ def bring_up(wish: Wish, options: Options, session: Session, *, fresh: bool) -> 
     return walking.told(brought_up(wish, options, session, fresh=fresh), options)
 
 
-def brought_up(wish: Wish, options: Options, session: Session, *, fresh: bool, trial: bool = False) -> walking.Walked:
-    """The same, for who tells it; of a `trial` it is he who decides what becomes of a failure."""
+def brought_up(
+    wish: Wish, options: Options, session: Session, *, fresh: bool, trial: bool = False, instead: str = ""
+) -> walking.Walked:
+    """The same, for who tells it; of a `trial` it is he who decides what becomes of a failure, and who brings the run
+    `instead` back.
+    """
     teach(session, wish.known)
     with drafts.found(wish.profile, wish.inventory, session.remotes) as draft:
         session.hidden += [os.environ[name] for name in wish.profile.secrets if name in os.environ]
         plan = wish.plan(draft)
         _say_what_is_undone(wish, plan, options, session)
         run = record.new_id()
-        courses = [_course(replica, run, wish, session, fresh=fresh) for replica in plan.replicas]
+        courses = [_course(replica, run, wish, session, fresh=fresh, instead=instead) for replica in plan.replicas]
         courses = [replace(one, trial=trial) for one in evicting.asked(courses, session)]
         return walking.walked(courses, plan, options, session, run)
 
@@ -60,9 +64,9 @@ def teach(session: Session, known: tuple[Signature, ...]) -> None:
         remote.known = known
 
 
-def _course(replica: Replica, run: str, wish: Wish, session: Session, *, fresh: bool) -> Course:
+def _course(replica: Replica, run: str, wish: Wish, session: Session, *, fresh: bool, instead: str) -> Course:
     """Decide between replacing and verifying, and give each host its place."""
-    asked = Asked(session.command, wish.words, wish.ckpt)
+    asked = Asked(session.command, wish.words, wish.ckpt, instead)
     places = {node.host.name: place(node, run, session, asked) for node in replica.nodes}
     decision = compare.decide([(node, places[node.host.name]) for node in replica.nodes])
     verify = decision.mode == "verify" and not fresh
@@ -75,7 +79,9 @@ def _course(replica: Replica, run: str, wish: Wish, session: Session, *, fresh: 
         current = found.current if verify else None
         remote.place = replace(found, run=current.id if current else run, key=key(node, current, remote))
         if current:
-            _remember(node, asked, current, remote)
+            _remember(
+                node, replace(asked, instead=asked.instead if asked.instead != current.id else ""), current, remote
+            )
     return course(replica, VERIFY if verify else REPLACE, session)
 
 

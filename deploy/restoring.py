@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from deploy import failures, record, rollback, running, walking
+from deploy import failures, record, rollback, running, state, walking
 from deploy.deploying import course, teach
 from deploy.errors import DeployError, Interrupted
 from deploy.options import Options
@@ -27,20 +28,48 @@ class Before:
 
     found: Running
     previous: Mapping[str, str | None]
+    alive: bool
 
     @property
     def run(self) -> str:
         return next(iter(self.found.runs.values())).id
 
-    @property
-    def alive(self) -> bool:
-        return any(run.alive and not run.stopped for run in self.found.runs.values())
-
 
 def seen(found: Running, session: Session) -> Before:
-    """What is there now, on locked hosts."""
+    """What is there now, on locked hosts; `found` may be what a broken off trial was to bring back (`meant`)."""
     deployments = {name: session.machines[name].deployments[found.name] for name in found.runs}
-    return Before(found, {name: one.previous.id if one.previous else None for name, one in deployments.items()})
+    previous = {name: one.previous.id if one.previous else None for name, one in deployments.items()}
+    kept = {name: None if run == found.runs[name].id else run for name, run in previous.items()}
+    current = [one.current for one in deployments.values() if one.current]
+    return Before(found, kept, any(run.instead or (run.alive and not run.stopped) for run in current))
+
+
+def meant(found: Running, session: Session) -> Running:
+    """What is to run, on locked hosts: where the client of a trial was killed, not what it left, but the run in whose
+    place that is. What was left is that itself where its hosts have the other one not any more.
+    """
+    ids = {name: run.instead for name, run in found.runs.items()}
+    if not all(ids.values()):
+        return found
+    remotes, machines = session.remotes, session.machines
+    runs = {name: state.one(remotes[name], f"{machines[name].root}/{found.name}/runs/{ids[name]}") for name in ids}
+    whole = {name: run for name, run in runs.items() if run and run.node}
+    if len(whole) < len(runs):
+        return found
+    left = next(iter(found.runs.values()))
+    session.emit("noted", f"run {left.id} was only tried, and left by a client that died: run {left.instead} is meant")
+    return replace(found, runs=whole)
+
+
+def stays(deployment: str, session: Session) -> None:
+    """What runs now is not only tried any more."""
+
+    def write(remote: Remote) -> None:
+        run = session.machines[remote.host.name].current(deployment)
+        if run and run.instead:
+            remote.write(run.folder, {"manifest.json": json.dumps({**(run.manifest or {}), "instead": ""}, indent=1)})
+
+    session.each(write)
 
 
 def serves(runs: Mapping[str, Run], deployment: str, session: Session) -> bool:

@@ -28,7 +28,7 @@ def replica(deployment: str, run: str, remotes: Mapping[str, Remote], command: s
     machines = {name: state.read(remote) for name, remote in remotes.items()}
     known = [machines[name].deployments.get(deployment) for name in remotes]
     sources: list[Run] | list[Run | None]
-    if wanted:
+    if wanted := wanted or _instead(known):
         folders = [f"{machines[name].root}/{deployment}/runs/{wanted}" for name in remotes]
         sources = [_named(remote, folder) for remote, folder in zip(remotes.values(), folders, strict=True)]
     else:
@@ -91,6 +91,12 @@ def _sources(known: list[Deployment | None]) -> list[Run | None]:
     if broken_off:
         return [found.source if found else None for found in known]
     return [found.previous if found else None for found in known]
+
+
+def _instead(known: list[Deployment | None]) -> str:
+    """The run that was to be brought back, where what runs was only tried in its place, as all hosts tell alike."""
+    found = {one.current.instead if one and one.current else "" for one in known}
+    return found.pop() if len(found) == 1 else ""
 
 
 def prepared(place: Place, remote: Remote, command: str) -> Node:

@@ -52,6 +52,11 @@ class Run:
         return bool(verdict.get("good", verdict.get("holds")))
 
     @property
+    def instead(self) -> str:
+        """The id of the run whose place it has, and which was to be brought back; "" where it is to stay."""
+        return str((self.manifest or {}).get("instead") or "")
+
+    @property
     def ending(self) -> str:
         """In words, how a run that is not alive ended."""
         if self.left:
@@ -106,11 +111,15 @@ class Machine:
 
 @dataclass(frozen=True)
 class Asked:
-    """On whose word a run was launched: the command, its `key=value` words, and a checkpoint given by a restart."""
+    """On whose word a run was launched: the command, its `key=value` words, and a checkpoint given by a restart.
+
+    `instead`: the run whose place it has for as long as it is tried, and which is to be brought back then.
+    """
 
     command: str = ""
     words: tuple[str, ...] = ()
     ckpt: str | None = None
+    instead: str = ""
 
 
 @dataclass(frozen=True)

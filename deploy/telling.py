@@ -70,6 +70,10 @@ def _row(name: str, run: Run, found: Standing, drifting: drift.Drift) -> Row:
     if node is None or run.manifest is None:
         return row
     said, verdict = run.manifest, run.verdict or {}
+    if run.instead:
+        row["why"] = "; ".join(
+            filter(None, (why, f"tried in place of run {run.instead}: deploy rollback brings that back"))
+        )
     began = doing.at.get({"stopped": "stopped", "dead": "exit", "serving": "ready_at"}.get(state, ""))
     return {
         **row,

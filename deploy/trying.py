@@ -71,7 +71,8 @@ class Trial:
 
     def _one(self, candidate: Candidate, wanted: Wish) -> Tried:
         restoring.on_trial(self.session, self.deployment, self.before.run if self.before else "")
-        done = deploying.brought_up(wanted, self.options, self.session, fresh=False, trial=True)
+        instead = self.before.run if self.before and self.before.alive else ""
+        done = deploying.brought_up(wanted, self.options, self.session, fresh=False, trial=True, instead=instead)
         why = "; ".join(dict.fromkeys(word for failure in done.failures for word in tried.reasons(failure)))
         self.session.renew()
         runs = self._runs([host.name for host in wanted.hosts])
@@ -85,14 +86,15 @@ class Trial:
     def leave(self, wanted: str) -> Left:
         """Let the best one run, or what ran before; DeployError where that is not what runs then."""
         stopped = self.tried[-1].code == Interrupted.exit_code
-        if wanted == "last":
-            return Left("last", self.tried[-1].run, self.tried[-1].run)
+        if wanted == "last" and not stopped:
+            return self._last()
         best = tried.best(self.tried) if wanted == "best" and not stopped else None
         if best is None:
             return self._back()
-        if self.before and {run.id for run in best.runs.values()} == {self.before.run}:
+        if self.before and self._ids(best.runs) == {self.before.run}:
             return replace(self._back(), what="best", of=best.run)
         if restoring.serves(best.runs, self.deployment, self.session):
+            restoring.stays(self.deployment, self.session)
             return Left("best", best.run, best.run)
         self.session.emit("noted", f"the best is {best.candidate.name}: its run is started again")
         hosts = {name: self.session.remotes[name].host for name in best.runs}
@@ -105,6 +107,20 @@ class Trial:
                 remedy="deploy status says what runs",
             )
         return Left("best", best.run, done.run)
+
+    def _last(self) -> Left:
+        """What the last one left, which need not be its own run: one that was refused has touched nothing."""
+        self.session.renew()
+        restoring.stays(self.deployment, self.session)
+        now = self._ids(self._runs(list(self.session.machines)))
+        if self.before and now == {self.before.run}:
+            return Left("before", self.before.run, self.before.run)
+        owner = next((one for one in self.tried if one.run and self._ids(one.runs) == now), None)
+        return Left("last", owner.run, owner.run) if owner else Left("nothing")
+
+    @staticmethod
+    def _ids(runs: Mapping[str, Run]) -> set[str]:
+        return {run.id for run in runs.values()}
 
     def _back(self) -> Left:
         self.session.renew()
@@ -137,7 +153,7 @@ def attempt(options: Options, session: Session, leave: str) -> int:
         session.open(wished[0][1].hosts, locked=True)
         trial = Trial(options, session, str(name), None, None, tuple(common))
     else:
-        found = running.locked(found, session)
+        found = restoring.meant(running.locked(found, session), session)
         wished = _wishes(found, name, common, wanted, options)
         trial = Trial(
             options, session, found.name, restoring.seen(found, session), _past(found, session), tuple(common)

@@ -14,6 +14,7 @@ from deploy.events import Event
 from deploy.measuring.measurement import Measurement
 from deploy.record import RunSummary
 from deploy.render import State, fold
+from deploy.runs import shapes
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,14 @@ def read(folder: Path) -> Kept:
             return {}
         return told if isinstance(told, dict) else {}
 
+    def shaped(name: str) -> dict[str, Any]:
+        path = folder / f"{name}.json"
+        told = document(path)
+        if wrong := shapes.wrong(name, told):
+            problems.append(f"{path} is not as it is written here: {wrong}")
+            return {}
+        return told
+
     def measurement(path: Path) -> Measurement | None:
         told = document(path)
         try:
@@ -127,8 +136,7 @@ def read(folder: Path) -> Kept:
         own = record.host_folder(folder, name)
         measured, verdict = measurement(own / "bench.json"), document(own / "verdict.json")
         hosts[name] = Host(name, own, measured, verdict, phases.get(name, {}))
-    names = ("plan", "project", "versions", "checkpoints")
-    documents = {name: document(folder / f"{name}.json") for name in names}
+    documents = {name: shaped(name) for name in shapes.SHAPES}
     documents["versions"] = _versions(documents["versions"], hosts)
     return Kept(folder, events, **documents, hosts=hosts, problems=tuple(problems))
 

@@ -114,6 +114,20 @@ def test_what_ran_is_back_where_the_baseline_dies(project: Project) -> None:
     is_back(project, before)
 
 
+def test_the_same_again_puts_right_what_a_killed_client_left(project: Project) -> None:
+    before = served(project, {"phase_seconds": {"graphs": 60}})
+    with project.started("bench", "--baseline") as process:
+        until(lambda: project.status()["run"].endswith("-baseline") and project.status()["pid"], 60, "it is launched")
+        process.kill()
+    assert project.status()["why"].startswith(f"tried in place of run {before['run']}: deploy rollback brings")
+    engine = project.folder / "engine"
+    engine.write_text(engine.read_text().replace("60", "0"))
+    done = project.run("bench", "--baseline", "--json")
+    assert (done.code, measured(done)["on"]["draft"]) == (0, None), done.err
+    is_back(project, before)
+    assert (done.json["back"], project.status()["why"]) == (project.status()["run"], "")
+
+
 def test_what_ran_is_back_after_a_ctrl_c(project: Project) -> None:
     before = served(project, {"phase_seconds": {"graphs": 60}})
     with project.started("bench", "--baseline") as process:

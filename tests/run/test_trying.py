@@ -91,6 +91,38 @@ def test_after_a_ctrl_c_what_ran_before_is_back_and_what_was_tried_is_told(proje
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("again", ["try", "rollback"])
+def test_what_a_killed_client_left_is_only_tried(project: Project, again: str) -> None:
+    project.fake(bench=BENCH, gates={"accept_length": ">= 2"})
+    assert project.run("up", "profile=fake", "env.FAKE={}", "gates.accept_length=>= 4").code == 9
+    before = project.status()
+    assert before["gates_hold"] is False, "no good run: no rollback would find it by itself"
+    with project.started("try", fakes({"phase_seconds": {"graphs": 60}}, {}), "gates.accept_length=>= 2") as process:
+        until(lambda: project.status()["state"] == "loading", 60)
+        process.kill()
+    words = [fakes({"accept_length": 1.0}, {"die_at": "kv"}), "--json"] if again == "try" else []
+    done = project.run(again, *words)
+    assert done.code == 9, done.err
+    now = project.status()
+    assert (now["state"], now["why"], with_run(before["run"])) == ("serving", "", [])
+    assert now["drift"] == before["drift"]
+
+
+@pytest.mark.full
+def test_the_last_is_what_the_last_one_left(project: Project, tmp_path: Path) -> None:
+    project.fake(bench=BENCH)
+    assert project.run("up", "profile=fake").code == 0
+    broken = another_draft(tmp_path / "broken")
+    (broken / "model.safetensors").write_bytes(b"")
+    done = project.run(
+        "try", fakes({"tokens_per_second": 900}), str(EXAMPLES / "draft"), str(broken), "--leave", "last", "--json"
+    )
+    assert told(done) == [(0, "holds"), (5, "refused")], done.err
+    now = project.status()
+    assert (done.json["left"]["run"], now["state"], now["why"]) == (now["run"], "serving", "")
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(("leave", "state", "code"), [("last", "serving", 9), ("best", "stopped", 9)])
 def test_where_nothing_ran_before(project: Project, leave: str, state: str, code: int) -> None:
     project.fake(bench=BENCH, fake={"accept_length": 1.0})

@@ -10,7 +10,7 @@ import pytest
 
 from deploy import record
 from deploy.events import Event
-from deploy.runs import kept
+from deploy.runs import beside, comparing, kept, showing
 from tests import measurements
 
 EVENTS = Path(__file__).parent.parent / "fixtures" / "events"
@@ -70,6 +70,29 @@ def test_a_broken_file_is_told_and_hides_nothing_else(folder):
         "project.json",
     ]
     assert (run.measurement, run.project, run.plan, run.versions) == (None, {}, {}, {"tool": "1"})
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("plan", {"replicas": [[{"argv": [1]}]]}),
+        ("plan", {"replicas": [[{"env": ["a"]}]]}),
+        ("plan", {"replicas": [[{"host": {}}]]}),
+        ("plan", {"replicas": [[{"draft": {"manifest": {"files": [{"path": "a"}]}}}]]}),
+        ("versions", {"tool": ["1"]}),
+        ("versions", {"hosts": {"gpu1": {"gpus": 3}}}),
+        ("checkpoints", {"draft": {"files": 3}}),
+        ("project", {"changed": 3}),
+    ],
+    ids=str,
+)
+def test_what_is_not_as_it_is_written_here_is_told_and_not_used(folder, name, told):
+    (folder / f"{name}.json").write_text(json.dumps(told))
+    run = kept.read(folder)
+    assert [getattr(run, name), len(run.problems)] == [{}, 1]
+    assert list(showing.lines(run))
+    other = comparing.compare(run, run)
+    assert list(beside.lines(other))
 
 
 @pytest.mark.parametrize("plan", [{"replicas": 5}, {"replicas": [5, [5]]}, {"replicas": [[{"profile": 5}]]}], ids=str)
