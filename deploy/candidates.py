@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
+from deploy import scrub
 from deploy.errors import ConfigError
 
 KEYED = re.compile(r"[+]?[\w.-]+=|~[\w.-]+$")  # key=value, +key=value, ~key; anything else is a checkpoint
@@ -24,7 +25,12 @@ class Candidate:
     @property
     def name(self) -> str:
         """As its row is called."""
-        return " ".join(([self.ckpt] if self.ckpt else []) + list(self.words))
+        return " ".join(([self.ckpt] if self.ckpt else []) + self.told)
+
+    @property
+    def told(self) -> list[str]:
+        """Its words, without what is a secret by its name."""
+        return scrub.words(self.words)
 
 
 def of(words: Sequence[str]) -> tuple[tuple[str, ...], list[Candidate]]:

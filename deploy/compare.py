@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal
 
-from deploy import host, words
+from deploy import host, scrub, words
 from deploy.facts import interpreter
 from deploy.facts.interpreter import Interpreter
 from deploy.plan import Node
@@ -139,5 +139,6 @@ def _shown(word: words.Word) -> str:
 def _changed(kind: str, old: Mapping[str, str], new: Mapping[str, str], *, shown: bool = True) -> Iterator[str]:
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
-            values = f": {json.dumps(old.get(name))} -> {json.dumps(new.get(name))}" if shown else ""
+            told = shown and not scrub.is_secret(name)
+            values = f": {json.dumps(old.get(name))} -> {json.dumps(new.get(name))}" if told else ""
             yield f"{kind} {name} differs{values}"

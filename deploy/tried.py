@@ -160,7 +160,7 @@ def _told(one: Tried) -> dict[str, Any]:
     return {
         "candidate": one.candidate.name,
         "ckpt": one.candidate.ckpt,
-        "words": list(one.candidate.words),
+        "words": one.candidate.told,
         "run": one.run,
         "exit_code": one.code,
         "verdict": VERDICTS.get(one.code, "failed"),

@@ -6,16 +6,9 @@ Only what is read is looked at; whatever else stands there is let be.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-
-
-def _given(told: Any) -> Any:
-    return {} if told is None else told
-
-
-Told = Annotated[dict[str, Any], BeforeValidator(_given)]
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 
 class _Shape(BaseModel):
@@ -45,8 +38,8 @@ class _Host(_Shape):
 
 class _Node(_Shape):
     host: _Host | None = None
-    profile: Told = Field(default_factory=dict)
-    env: Told = Field(default_factory=dict)
+    profile: dict[str, Any] = Field(default_factory=dict)
+    env: dict[str, Any] = Field(default_factory=dict)
     argv: list[str | dict[str, str]] = Field(default_factory=list)
     draft: _Draft | None = None
 

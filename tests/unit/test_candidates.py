@@ -49,6 +49,12 @@ def test_a_folder_with_an_equals_sign_in_its_name_is_a_checkpoint(
     assert candidates.of(["lr=0.1,0.2"]) == ((), [Candidate("lr=0.1,0.2", ())])
 
 
+def test_a_secret_by_its_name_is_tried_and_not_told() -> None:
+    _, (one, other) = candidates.of(["env.SOME_TOKEN=plugh,xyzzy"])
+    assert [one.words, other.words] == [("env.SOME_TOKEN=plugh",), ("env.SOME_TOKEN=xyzzy",)]
+    assert [one.name, other.name, one.told] == ["env.SOME_TOKEN=***", "env.SOME_TOKEN=***", ["env.SOME_TOKEN=***"]]
+
+
 @pytest.mark.parametrize("words", ["", "bench.rounds=3", "profile=x ~draft"])
 def test_nothing_to_try_is_told(words: str) -> None:
     with pytest.raises(ConfigError, match="nothing to try"):

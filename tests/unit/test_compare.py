@@ -112,6 +112,11 @@ def test_words_in_another_order_are_said():
     assert decide(two, running(manifest(one))).why == "the command's words stand in another order"
 
 
+def test_what_is_a_secret_by_its_name_differs_without_being_shown():
+    one, other = (wished(f"+env.SOME_TOKEN={told}") for told in ("plugh", "xyzzy"))
+    assert decide(other, running(manifest(one))).why == "environment SOME_TOKEN differs"
+
+
 def test_a_file_of_the_engine_differs_without_being_shown():
     node = wished()
     other = replace(node, files=(("launcher.py", "print(2)"),))
