@@ -96,7 +96,7 @@ def compare(a: Kept, b: Kept) -> Differences:
         "profile": tuple(_changes(a.profile, b.profile)) if a.profile and b.profile else (),
         "env": tuple(_of_all(names, env)),
         "flags": tuple(_of_all(names, flags)),
-        "checkpoint": tuple(_changes(_checkpoint(a), _checkpoint(b))),
+        "checkpoint": tuple(_changes(*_checkpoints(a, b))),
         "versions": tuple(_versions(a, b)),
         "project": tuple(_changes(a.project, b.project)) if a.project and b.project else (),
     }
@@ -205,6 +205,12 @@ def _flags(node: Mapping[str, Any]) -> dict[str, str]:
     return {flag or "command": " ".join(values) for flag, values in commands.flags(said).items()}
 
 
+def _checkpoints(a: Kept, b: Kept) -> list[dict[str, Any]]:
+    """Of both runs; the model only where both have recorded it, as earlier versions did not."""
+    both = all(run.checkpoints for run in (a, b))
+    return [{key: value for key, value in _checkpoint(run).items() if both or key != "model"} for run in (a, b)]
+
+
 def _checkpoint(run: Kept) -> dict[str, Any]:
     """Draft and models, with the draft's files by name."""
     draft, told = run.draft, dict[str, Any]()
@@ -219,7 +225,8 @@ def _checkpoint(run: Kept) -> dict[str, Any]:
 
 
 def _versions(a: Kept, b: Kept) -> Iterator[Change]:
-    here = [{key: run.versions.get(key) for key in ("tool", "python")} | {"hosts": list(run.hosts)} for run in (a, b)]
+    known = [key for key in ("tool", "python") if all(key in run.versions for run in (a, b))]
+    here = [{key: run.versions[key] for key in known} | {"hosts": list(run.hosts)} for run in (a, b)]
     yield from _changes(*here)
     hosts = [told if isinstance(told := run.versions.get("hosts"), Mapping) else {} for run in (a, b)]
     pairs = [(dict(one), dict(other)) for one, other in zip(*(host.values() for host in hosts), strict=False)]

@@ -201,3 +201,16 @@ def test_the_drafts_are_compared_tensor_by_tensor_where_both_are_here(tmp_path):
     assert "rope_theta" in text and "tensors are equal" in text
     (dead / "config.json").write_text("{}")
     assert "is not what it was then" in invoked(tmp_path, A, B)
+
+
+def test_what_an_earlier_version_did_not_record_is_no_difference(tmp_path):
+    runs = [recorded.run(tmp_path / name, measurements.healthy()) for name in (A, B)]
+    for name in ("checkpoints.json", "versions.json", "project.json"):
+        (runs[0] / name).unlink(missing_ok=True)
+    for pair in (runs, runs[::-1]):
+        found = comparing.compare(*map(kept.read, pair))
+        assert {name: found.sections[name] for name in ("checkpoint", "versions", "project")} == {
+            "checkpoint": (),
+            "versions": (),
+            "project": (),
+        }
