@@ -12,7 +12,7 @@ from deploy.commands._recorded import coloured, folder_of_runs
 
 @click.command
 @click.argument("a", metavar="A", shell_complete=later("runs"))
-@click.argument("b", metavar="B", default="last", shell_complete=later("runs"))
+@click.argument("b", metavar="[B]", default="last", shell_complete=later("runs"))
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--project", type=click.Path(path_type=Path, file_okay=False), help="The project's folder.")
 def diff(a: str, b: str, *, as_json: bool, project: Path | None) -> None:

@@ -41,7 +41,11 @@ def shown(default: object) -> str:
     if default is None or default in ({}, []):
         return ""
     text = yaml.safe_dump(default, default_flow_style=True, width=1000).removesuffix("\n...\n").strip()
-    return "three general ones" if isinstance(default, list) else f"`{text}`".replace("|", "\\|")
+    return (
+        "three general ones"
+        if isinstance(default, list) and isinstance(default[0], str)
+        else f"`{text}`".replace("|", "\\|")
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from markdown_it import MarkdownIt
 
 from deploy.report import charts, content, html, markdown, reading, words
 from deploy.report.document import Document
+from deploy.report.sections import origin
 from deploy.runs import comparing, kept
 from tests import measurements, recorded
 from tests.project import Project
@@ -175,6 +176,18 @@ def test_each_replica_has_its_own_numbers(runs):
 def test_a_run_without_speculation_says_so(runs):
     folder = recorded.again(runs, "20261201-08-b", bench=measurements.baseline())
     assert "No acceptance: nothing is drafted" in rendered(document(folder)).text
+
+
+@pytest.mark.parametrize(
+    ("command", "again"),
+    [
+        ("up profile=kimi", "up profile=kimi"),
+        ("try ckpt/b n=3 profile=kimi ~hooks", "restart --ckpt ckpt/b n=3 profile=kimi ~hooks"),
+        ("try n=3 profile=kimi", "restart n=3 profile=kimi"),
+    ],
+)
+def test_what_does_a_run_again_is_a_command_of_its_own(command, again):
+    assert origin.alone(command) == again
 
 
 def test_a_file_that_is_broken_is_told_and_the_rest_is_there(runs):

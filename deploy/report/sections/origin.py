@@ -36,7 +36,16 @@ def _again(run: Run) -> Iterator[str]:
     if commit:
         files = f"; {len(changed)} files were changed since" if isinstance(changed, list) and changed else ""
         yield f"git checkout {commit}  # {run.project.get('remote') or 'the project'}{files}"
-    yield f"deploy {run.command}"
+    yield f"deploy {alone(run.command)}"
+
+
+def alone(command: str) -> str:
+    """The command that does this run again: of a candidate of `deploy try`, the restart that it was."""
+    name, *said = command.split(" ")
+    if name != "try":
+        return command
+    keyed = [word for word in said if "=" in word or word.startswith("~")]
+    return " ".join(["restart", *(f"--ckpt {word}" for word in said if word not in keyed), *keyed])
 
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:
