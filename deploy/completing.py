@@ -64,11 +64,23 @@ def profiles(ctx: click.Context, _: str) -> Iterable[str]:
 @harmless
 def runs(ctx: click.Context, _: str) -> Iterable[str]:
     """Recorded runs, the last one first."""
+    return _runs(ctx)
+
+
+def _runs(ctx: click.Context) -> list[str]:
     from deploy import project, record
 
     found = project.find(chosen=ctx.params.get("project"))
     folder = record.runs_folder(found.root if found else None, os.environ)
     return sorted((run.name for run in folder.iterdir() if run.is_dir()), reverse=True)
+
+
+@harmless
+def loads(_ctx: click.Context, _: str) -> Iterable[str]:
+    """Load generators."""
+    from deploy import registry
+
+    return registry.names("deploy.loads")
 
 
 @harmless
@@ -131,7 +143,7 @@ def words(ctx: click.Context, incomplete: str) -> Iterable[str]:
         return _files(incomplete)
     first = [] if named else [PROFILE]
     if ctx.command.name in ONLY_PROFILE:
-        return first
+        return [*first, *(_runs(ctx) if ctx.command.name == "rollback" and incomplete else ())]
     sign, key, equals, _ = re.match(r"(\+\+|[+~]?)([^=]*)(=?)(.*)", incomplete, re.DOTALL).groups()  # type: ignore[union-attr]
     if equals:
         return [f"{sign}{key}={value}" for value in _values(ctx, key, incomplete.partition("=")[2])]

@@ -17,7 +17,7 @@ from deploy.options import Options
 @click.option("--concurrency", metavar="N,...", help="Requests at once, one rung after another: bench.concurrency.")
 @click.option("--rounds", type=click.IntRange(1), help="Rounds at each concurrency: bench.rounds.")
 @click.option("--prompts", metavar="SET", shell_complete=later("files"), help="A set, or a .jsonl file: bench.prompts.")
-@click.option("--load", metavar="NAME", help="The load generator: bench.load.")
+@click.option("--load", metavar="NAME", shell_complete=later("loads"), help="The load generator: bench.load.")
 @shared
 def bench(options: Options, *, baseline: bool, **said: str | int | None) -> int:
     """Measure what runs: acceptance and speed, in rounds, held against its gates.

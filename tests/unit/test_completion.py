@@ -150,6 +150,8 @@ LINES: list[tuple[str, str]] = [  # what is typed before the tab, what stands th
     ("deploy try speculative.num_st", "deploy try speculative.num_steps="),
     ("deploy bench bench.ro", "deploy bench bench.rounds="),
     ("deploy history 2026113", "deploy history 20261130-201500-cdef "),
+    ("deploy rollback 2026113", "deploy rollback 20261130-201500-cdef "),
+    ("deploy bench --load ow", "deploy bench --load own "),
     ("deploy smoke smoke.a", "deploy smoke smoke.ask="),
     ("deploy completion ba", "deploy completion bash "),
     # nothing to complete
