@@ -85,7 +85,7 @@ def rows(tried: Sequence[Tried], left: Left, before: Past | None) -> list[dict[s
     """By COLUMNS: the candidates, then what they are held against: what ran before, and the same without a draft."""
     return [
         *(_row(one, left) for one in tried),
-        *_before(before, left),
+        *_before(before, left, [one.measured for one in tried if one.measured]),
         *_baseline(next((base for one in tried if (base := one.measured and one.measured.baseline)), None)),
     ]
 
@@ -103,10 +103,12 @@ def _row(one: Tried, left: Left) -> dict[str, str]:
     }
 
 
-def _before(past: Past | None, left: Left) -> list[dict[str, str]]:
+def _before(past: Past | None, left: Left, now: Sequence[Measurement]) -> list[dict[str, str]]:
+    """Without figures where it was asked otherwise last (`deploy bench --prompts ...`): they would be compared."""
     if past is None:
         return []
-    told = past.measured.figures() if past.measured else {}
+    alike = past.measured and (not now or any(past.measured.on.question == one.on.question for one in now))
+    told = past.measured.figures() if past.measured and alike else {}
     return [
         {
             "candidate": "(what ran before)",

@@ -44,4 +44,9 @@ def _fits(run: RunSummary, wanted: Wanted) -> bool:
 
 
 def _serves(run: RunSummary, word: str) -> bool:
-    return bool(run.draft) and (run.draft.startswith(word.lower()) or run.ckpt.rstrip("/") == word.rstrip("/"))
+    return bool(run.draft) and (run.draft.startswith(word.lower()) or _path(run.ckpt).endswith(_path(word)))
+
+
+def _path(said: str) -> str:
+    """To be compared from its end: a relative path is the end of what was served."""
+    return f"/{said.removeprefix('./').strip('/')}"

@@ -126,3 +126,14 @@ def test_a_refused_candidate_is_told_with_the_checks_that_refused_it():
     }
     assert tried.reasons(failure) == ["ckpt: weights are all zero", "ports: taken"]
     assert tried.reasons({**failure, "error": "GateFailed"}) == [failure["what"]]
+
+
+def test_what_ran_before_has_no_figures_beside_candidates_that_were_asked_otherwise():
+    now = measurements.healthy()
+    other = now.model_copy(update={"on": now.on.model_copy(update={"prompts_digest": "another"})})
+    one = Tried(Candidate("a/", ()), 0, run="run-a", measured=now)
+    told = [
+        tried.rows([one], Left("before", "old"), Past("old", holds=True, measured=past))[1]["tok/s"]
+        for past in (now, other)
+    ]
+    assert [bool(words) for words in told] == [True, False]

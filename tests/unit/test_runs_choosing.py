@@ -51,6 +51,9 @@ def told(project, *words, code=0):
         (["--ckpt", "c3d4"], [BAD]),
         (["--ckpt", "C3D4C3"], [BAD]),
         (["--ckpt", "ckpt/a1b2/"], [NEW, OLD]),
+        (["--ckpt", "./ckpt/a1b2"], [NEW, OLD]),
+        (["--ckpt", "c3d4/"], [BAD]),  # the end of its path: what was said as a relative one is kept as a whole one
+        (["--ckpt", "pt/a1b2"], []),
         (["--ckpt", "c3d4", "--since", "1h"], []),
         (["--limit", "1", "--ckpt", "a1b2"], [NEW]),
     ],
