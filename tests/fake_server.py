@@ -353,6 +353,9 @@ class Server:
     def _bind(self):
         Handler.server_of = self
         where = (self.options.host, self.options.port)
+        http.server.ThreadingHTTPServer.request_queue_size = (
+            2048  # as uvicorn's; with the usual 5, clients wait for SYNs
+        )
         try:
             httpd = http.server.ThreadingHTTPServer(where, Handler)
         except OSError as error:  # as uvicorn puts it
