@@ -41,7 +41,12 @@ def seen(found: Running, session: Session) -> Before:
     previous = {name: one.previous.id if one.previous else None for name, one in deployments.items()}
     kept = {name: None if run == found.runs[name].id else run for name, run in previous.items()}
     current = [one.current for one in deployments.values() if one.current]
-    return Before(found, kept, any(run.instead or (run.alive and not run.stopped) for run in current))
+    return Before(found, kept, any(run.instead or _may_serve(run) for run in current))
+
+
+def _may_serve(run: Run) -> bool:
+    """Whether it may: a server may live on without its launcher."""
+    return not run.stopped and (run.alive or (run.left > 0 and not run.exit))
 
 
 def meant(found: Running, session: Session) -> Running:

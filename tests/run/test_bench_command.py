@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -126,6 +127,15 @@ def test_the_same_again_puts_right_what_a_killed_client_left(project: Project) -
     assert (done.code, measured(done)["on"]["draft"]) == (0, None), done.err
     is_back(project, before)
     assert (done.json["back"], project.status()["why"]) == (project.status()["run"], "")
+
+
+@pytest.mark.full
+def test_a_server_that_lost_its_launcher_is_back_too(project: Project) -> None:
+    before = served(project)
+    os.kill(int(before["pid"]), signal.SIGKILL)
+    until(lambda: "lost its launcher" in project.status()["why"])
+    done = project.run("bench", "--baseline", "--json")
+    assert (done.code, project.status()["state"]) == (0, "serving"), done.err
 
 
 def test_what_ran_is_back_after_a_ctrl_c(project: Project) -> None:
