@@ -89,6 +89,7 @@ class Launch:
     told: str = ""  # the row of the table of failures that explains it; a healthy one needs none
     noted: str = ""  # the row of what it says that is worth knowing
     rank: str = ""  # a pattern: the first rank to fail, where there are several
+    other: tuple[int, str, str] | None = None  # status, row and rank of the end that a race within it may bring as well
 
 
 @dataclass(frozen=True)

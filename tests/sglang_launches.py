@@ -150,8 +150,11 @@ LAUNCHES = {
         memory=2200 << 20,
     ),
     # children
-    "killed-loading-tp2": two(
-        told="S16", rank="TP1", acts=((NEARLY, signalled("sglang::scheduler_TP1", signal.SIGKILL)),)
+    "killed-loading-tp2": two(  # rank 0 waits for it in vain, or their parent, which looks for dead ones, comes first
+        told="S16",
+        rank="TP1",
+        other=(1, "S01", "rank 1"),
+        acts=((NEARLY, signalled("sglang::scheduler_TP1", signal.SIGKILL)),),
     ),
     "killed-serving-tp2": two(
         told="ranks", rank="TP1", acts=((READY, signalled("sglang::scheduler_TP1", signal.SIGKILL)),)

@@ -41,11 +41,14 @@ def test_a_launch_ends_as_it_was_recorded_and_is_explained(engine, name, tmp_pat
         pytest.skip("a control group needs root")
     ended = launch(case, name, installed, tmp_path)
     recorded = RECORDED.get(f"{engine}-{installed.version}-{name}")
-    assert recorded is None or ended.status == recorded["exit"], ended.log[-2000:]
+    ends = [(recorded["exit"] if recorded else ended.status, case.told, case.rank)]
+    ends += [case.other] if case.other else []
     silent = 900.0 if ended.status is None and case.told else None
     told = engines.load(engine).explain(ended.log, Seen(exit=ended.status, silent=silent))
-    assert (told.signature if told else "") == case.told, ended.log[-3000:]
-    assert re.fullmatch(case.rank, told.rank if told else "")
+    found = (ended.status, told.signature if told else "", told.rank if told else "")
+    assert any(found[:2] == (exit_, row) and re.fullmatch(rank, found[2]) for exit_, row, rank in ends), (
+        found, ended.log[-3000:]
+    )  # fmt: skip
 
 
 @pytest.mark.sglang
