@@ -113,7 +113,7 @@ def test_ctrl_c_while_it_loads_detaches_and_up_adopts_it(project: Project, view:
 def test_a_second_ctrl_c_leaves_at_once_and_frees_the_host(project: Project) -> None:
     project.fake(fake={"ignore_term": True}, ready={"deadline": 60, "stall": 30, "patience": 60})
     assert project.run("up", "profile=fake").code == 0
-    assert not list(project.folder.glob("runs/*/hosts")), "a server that is good leaves no evidence"
+    assert not list(project.folder.glob("runs/*/hosts/*/evidence*")), "a server that is good leaves no evidence"
     with on_a_terminal(project, "restart") as terminal:
         until(lambda: at(project, "stop", run=2), what="the step stop")
         terminal.press(CTRL_C)
