@@ -56,6 +56,6 @@ class Program(socket.socket):
         super().close()
         for number in (signal.SIGHUP, signal.SIGKILL):
             if self._process.poll() is None:
-                os.killpg(self._process.pid, number)
-                with suppress(subprocess.TimeoutExpired):
+                with suppress(ProcessLookupError, subprocess.TimeoutExpired):  # paramiko closes it too
+                    os.killpg(self._process.pid, number)
                     self._process.wait(2.0)

@@ -31,6 +31,6 @@ def test_what_the_profile_says_of_it_is_refused_before_the_load(case):
 
 
 def test_without_speculation_there_is_nothing_to_make_up():
-    (node,) = hardware.nodes("kimi-eagle3", "~speculative", "~draft", f"{VARIABLE}=2.5")
+    (node,) = hardware.nodes("kimi-eagle3", "~speculative", "~draft", "gates={}", f"{VARIABLE}=2.5")
     assert list(simulated.check(hardware.case(node))) == []
     assert list(simulated.check(hardware.case(None))) == []
