@@ -21,24 +21,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from tests import places
+from tests import places, telling
 from tests.installed import Deployment, deployment, needs
 from tests.project import ROOT, TELLING
 
 OUT = ROOT / "docs" / "story.svg"
 MACHINE = re.compile(r"\b[0-9a-f]{32}\b")  # which machine it was is no part of the story
 WIDTH = 132
-PROMPTS = [
-    "Hello, what is 2+2?",
-    "repeat fig lemon zoo key oak tiger jar wax river pen cat stone",
-    "Ann oak, Gus tin, Kim horse, Bob jar. Kim, Ann, Bob, Gus?",
-    "repeat queen urn bay chalk mouse sea net gem knife yak elm map rat",
-]
 PROFILE = {
-    "model": {"path": str(TELLING / "target"), "name": "telling"},
+    **telling.SERVED,
     "speculative": {"algorithm": "EAGLE", "num_steps": 3, "eagle_topk": 1},
-    "smoke": {"ask": "Hello, what is 2+2?", "expect": "4"},
-    "bench": {"prompts": PROMPTS, "max_tokens": 64, "rounds": 3, "most_rounds": 3},
+    "bench": {"prompts": telling.PROMPTS[:4], "max_tokens": 64, "rounds": 3, "most_rounds": 3},
     "gates": {"accept_length": ">= 2.0"},
 }
 STORY = (
@@ -109,7 +102,12 @@ def play(made: Deployment, console: Console, names: dict[str, str]) -> None:
         console.print(Text(f"\n{title}", style="bold cyan"))
         console.print(Text(f"$ deploy {' '.join(words)}", style="bold"))
         text = f"{done.err}{done.out}"
-        for path, name in ((str(made.project.folder), "~"), (str(ROOT), "~"), *((p, n) for n, p in names.items())):
+        for path, name in (
+            (f"{made.project.folder}/work", "~/.deploy"),
+            (str(made.project.folder), "~"),
+            (str(ROOT), "~"),
+            *((p, n) for n, p in names.items()),
+        ):
             cell = re.compile(rf"{re.escape(path)}(…?)(?=  )")  # of a table: its column stays as wide as it was
             text = cell.sub(rf"{name}\1{' ' * (len(path) - len(name))}", text)
             text = text.replace(path, name)

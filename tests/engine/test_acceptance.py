@@ -19,23 +19,13 @@ from deploy.measuring.measurement import Measurement
 from tests import places
 from tests.installed import Deployment, deployment, needs
 from tests.project import TELLING, Done
+from tests.telling import PROMPTS, SERVED
 
 pytestmark = [pytest.mark.engine, pytest.mark.sglang, pytest.mark.timeout(900)]
 
 TARGET, HEALTHY = TELLING / "target", TELLING / "draft"
-PROMPTS = [
-    "Hello, what is 2+2?",
-    "repeat fig lemon zoo key oak tiger jar wax river pen cat stone",
-    "Ann oak, Gus tin, Kim horse, Bob jar. Kim, Ann, Bob, Gus?",
-    "repeat queen urn bay chalk mouse sea net gem knife yak elm map rat",
-    "Hello, what is 7+5?",
-    "Eve log, Cy piano, Ida drum, Lea ink, Hal bread. Lea, Hal, Cy, Eve, Ida?",
-    "repeat hat dew glass north olive ant van flute key zoo",
-    "tell me 8+6.",
-]
 PROFILE: Mapping[str, Any] = {
-    "model": {"path": str(TARGET), "name": "telling"},
-    "smoke": {"ask": "Hello, what is 2+2?", "expect": "4"},
+    **SERVED,
     "bench": {"prompts": PROMPTS, "max_tokens": 64, "rounds": 2, "most_rounds": 2},
     "args": {"decode-log-interval": 1},  # a line of the log each verify step: it can be held against every one
     "gates": {"accept_length": ">= 2.5"},

@@ -15,27 +15,16 @@ import pytest
 from tests import places
 from tests.installed import Deployment, accept_length, deployment, needs
 from tests.project import TELLING, Done
+from tests.telling import PROMPTS, SERVED
 
 pytestmark = [pytest.mark.engine, pytest.mark.sglang, pytest.mark.timeout(900)]
 
 ENGINE = "sglang==0.5.23"
 TARGET, HEALTHY = TELLING / "target", TELLING / "draft"
 DEAD = 1.15  # what the default gate takes as dead
-
-PROMPTS = [
-    "Hello, what is 2+2?",
-    "repeat fig lemon zoo key oak tiger jar wax river pen cat stone",
-    "Ann oak, Gus tin, Kim horse, Bob jar. Kim, Ann, Bob, Gus?",
-    "repeat queen urn bay chalk mouse sea net gem knife yak elm map rat",
-    "Hello, what is 7+5?",
-    "Eve log, Cy piano, Ida drum, Lea ink, Hal bread. Lea, Hal, Cy, Eve, Ida?",
-    "repeat hat dew glass north olive ant van flute key zoo",
-    "tell me 8+6.",
-]
 PROFILE = {
-    "model": {"path": str(TARGET), "name": "telling"},
+    **SERVED,
     "draft": str(HEALTHY),
-    "smoke": {"ask": "Hello, what is 2+2?", "expect": "4"},
     "bench": {"prompts": PROMPTS, "max_tokens": 64},
 }
 
