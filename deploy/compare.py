@@ -41,11 +41,18 @@ def decide(nodes: Sequence[tuple[Node, Place]]) -> Decision:
 def _reason(node: Node, run: Run | None, model: Mapping[str, Any]) -> str:
     if run is None or not run.alive or run.stopped or run.manifest is None:
         return _not_there(run)
+    if run.torn:
+        return f"an exchange of the draft of run {run.id} broke off: what is loaded is not known"
     if run.manifest.get("wished") != node.digest:
         return _what_differs(run.manifest, node)
-    if (run.manifest.get("model") or {}).get("identity") != model.get("identity"):
+    return others(run.manifest, node, model)
+
+
+def others(manifest: Mapping[str, Any], node: Node, model: Mapping[str, Any]) -> str:
+    """What a run was launched with besides its node, and is otherwise now: the model's files, a secret."""
+    if (manifest.get("model") or {}).get("identity") != model.get("identity"):
         return f"the model at {node.profile.model.path} is not the one that was loaded"
-    known = run.manifest.get("secrets") or {}
+    known = manifest.get("secrets") or {}
     for name in node.profile.secrets:
         # A secret that we do not have here cannot differ from what runs.
         if name in os.environ and known.get(name) != fingerprint(known.get("salt", ""), os.environ[name]):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 import click
 
-from deploy import compare, drafts, evicting, failures, record, rollback, secret, walking
+from deploy import compare, drafts, evicting, failures, record, rollback, runner, secret, walking
 from deploy.engines._log import Signature
 from deploy.errors import ConfigError, Interrupted
 from deploy.options import Options
@@ -20,32 +20,42 @@ from deploy.remote import Remote
 from deploy.runner import Course
 from deploy.session import Session
 from deploy.state import Asked, Place, Run
+from deploy.swapping import Hot
 from deploy.wish import Wish
 
 
-def bring_up(wish: Wish, options: Options, session: Session, *, fresh: bool) -> int:
-    """Make what is wished run, on hosts in hand and locked; `fresh` replaces even what already serves it."""
-    return walking.told(brought_up(wish, options, session, fresh=fresh), options)
-
-
-def brought_up(
-    wish: Wish, options: Options, session: Session, *, fresh: bool, trial: bool = False, instead: str = ""
-) -> walking.Walked:
-    """The same, for who tells it; of a `trial` it is he who decides what becomes of a failure, and who brings the run
-    `instead` back.
+@dataclass(frozen=True)
+class How:
+    """How what is wished comes to run: `fresh` replaces even what already serves it, `hot` says whether a draft may be
+    exchanged in the running server. Of a `trial` it is for who tells it to decide what becomes of a failure, and to
+    bring the run `instead` back.
     """
+
+    fresh: bool = False
+    hot: Hot = "never"
+    trial: bool = False
+    instead: str = ""
+
+
+def bring_up(wish: Wish, options: Options, session: Session, how: How) -> int:
+    """Make what is wished run, on hosts in hand and locked."""
+    return walking.told(brought_up(wish, options, session, how), options)
+
+
+def brought_up(wish: Wish, options: Options, session: Session, how: How) -> walking.Walked:
+    """The same, for who tells it."""
     teach(session, wish.known)
     with drafts.found(wish.profile, wish.inventory, session.remotes) as draft:
         session.hidden += [os.environ[name] for name in wish.profile.secrets if name in os.environ]
         plan = wish.plan(draft)
         _say_what_is_undone(wish, plan, options, session)
         run = record.new_id()
-        courses = [_course(replica, run, wish, session, fresh=fresh, instead=instead) for replica in plan.replicas]
-        courses = [replace(one, trial=trial) for one in evicting.asked(courses, session)]
+        courses = [_course(replica, run, wish, session, how) for replica in plan.replicas]
+        courses = [replace(one, trial=how.trial) for one in evicting.asked(courses, session)]
         return walking.walked(courses, plan, options, session, run)
 
 
-def go_back(found: Plan, options: Options, session: Session, run: str, wanted: str = "") -> int:
+def go_back(found: Plan, options: Options, session: Session, run: str, *, wanted: str = "", hot: Hot = "never") -> int:
     """Bring the last good run of each replica back, or the one whose id is `wanted`, on hosts in hand and locked."""
     teach(session, failures.load(home(options)))
     courses = []
@@ -53,7 +63,7 @@ def go_back(found: Plan, options: Options, session: Session, run: str, wanted: s
         remotes = {node.host.name: session.remotes[node.host.name] for node in replica.nodes}
         back = rollback.replica(found.deployment, run, remotes, session.command, wanted)
         session.emit("decided", f"back to run {rollback.source(back, remotes)}", mode="replace", hosts=list(remotes))
-        courses.append(course(back, ROLLBACK, session))
+        courses.append(course(back, ROLLBACK, session, hot=hot))
     courses = evicting.asked(courses, session)
     return walking.walk(courses, Plan(found.deployment, tuple(c.replica for c in courses)), options, session, run)
 
@@ -64,13 +74,13 @@ def teach(session: Session, known: tuple[Signature, ...]) -> None:
         remote.known = known
 
 
-def _course(replica: Replica, run: str, wish: Wish, session: Session, *, fresh: bool, instead: str) -> Course:
+def _course(replica: Replica, run: str, wish: Wish, session: Session, how: How) -> Course:
     """Decide between replacing and verifying, and give each host its place."""
-    asked = Asked(session.command, wish.words, wish.ckpt, instead)
+    asked = Asked(session.command, wish.words, wish.ckpt, how.instead)
     places = {node.host.name: place(node, run, session, asked) for node in replica.nodes}
     decision = compare.decide([(node, places[node.host.name]) for node in replica.nodes])
-    verify = decision.mode == "verify" and not fresh
-    why = "asked for a restart" if fresh and decision.mode == "verify" else decision.why
+    verify = decision.mode == "verify" and not how.fresh
+    why = "asked for a restart" if how.fresh and decision.mode == "verify" else decision.why
     session.emit("decided", why, mode="verify" if verify else "replace", hosts=[n.host.name for n in replica.nodes])
     for node in replica.nodes:
         if not verify:
@@ -82,7 +92,7 @@ def _course(replica: Replica, run: str, wish: Wish, session: Session, *, fresh: 
             _remember(
                 node, replace(asked, instead=asked.instead if asked.instead != current.id else ""), current, remote
             )
-    return course(replica, VERIFY if verify else REPLACE, session)
+    return course(replica, VERIFY, session) if verify else course(replica, REPLACE, session, hot=how.hot)
 
 
 def _remember(node: Node, asked: Asked, run: Run, remote: Remote) -> None:
@@ -99,15 +109,16 @@ def place(node: Node, run: str, session: Session, asked: Asked, key: str = "") -
     return Place(machine, node.deployment, run, model, compare.installed_engine(node, remote), asked, key)
 
 
-def course(replica: Replica, recipe: Recipe, session: Session, *, trial: bool = False) -> Course:
-    """A replica on its way; its hosts share one switch."""
+def course(replica: Replica, recipe: Recipe, session: Session, *, trial: bool = False, hot: Hot = "never") -> Course:
+    """A replica on its way; its hosts, whose places are set, share one switch."""
     remotes = {node.host.name: session.remotes[node.host.name] for node in replica.nodes}
     head = session.remotes[replica.head.host.name]
     for remote in remotes.values():
         remote.abort, remote.head_ready = head.abort, head.head_ready
         remote.signs, remote.cases = head.signs, head.cases
         remote.mates = tuple(remotes)
-    return Course(replica, recipe, remotes, head.abort, session.interrupted, trial=trial)
+    walk = Course(replica, recipe, remotes, head.abort, session.interrupted, trial=trial)
+    return runner.in_place(walk, hot)
 
 
 def key(node: Node, run: Run | None, remote: Remote) -> str:

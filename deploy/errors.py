@@ -7,6 +7,7 @@ DeployError              1
     CheckFailed          5    a check said no; nothing was touched
     LaunchFailed         6    the server died; explained from its log
     NotReady             7    alive, but not serving
+        NotSwapped       7    a draft did not come into a running server
     SmokeFailed          8    it answers, but not what was asked for
     GateFailed           9    serving, but acceptance or speed is off
     Undecided           10    a check could not tell
@@ -65,6 +66,14 @@ class NotReady(DeployError):
     """The server lives but does not serve."""
 
     exit_code = 7
+
+
+class NotSwapped(NotReady):
+    """A draft did not come into a running server. It serves the old one, unless it is torn: then it serves nothing."""
+
+    def __init__(self, what: str, *, evidence: str = "", remedy: str = "", torn: bool = False) -> None:
+        super().__init__(what, evidence=evidence, remedy=remedy)
+        self.torn = torn
 
 
 class SmokeFailed(DeployError):

@@ -16,6 +16,7 @@ from deploy.steps.health import health
 from deploy.steps.inherit import inherit
 from deploy.steps.keep import keep
 from deploy.steps.launch import launch
+from deploy.steps.match import match
 from deploy.steps.preflight import preflight
 from deploy.steps.prepare import prepare
 from deploy.steps.push import push
@@ -24,6 +25,7 @@ from deploy.steps.recall import recall
 from deploy.steps.smoke import smoke
 from deploy.steps.stop import stop
 from deploy.steps.stopped import stopped
+from deploy.steps.swap import swap
 from deploy.steps.wait import wait
 
 Verb = Callable[[Node, Remote], str]
@@ -94,6 +96,22 @@ BENCH = (each(health), head(smoke), head(bench), head(gate))
 BASELINE = (each(preflight), several(agree), each(push), *CLEARED, each(launch), each(wait), *BENCH[:3], head(keep))
 KEEP = (*BENCH[:3], head(keep), head(gate))
 AGAIN = (each(recall), *CLEARED, each(launch), each(wait), each(health), head(smoke), each(ready), each(inherit))
+
+
+def in_place(recipe: Recipe) -> Recipe:
+    """The same with the draft exchanged in the server that runs, which is neither stopped nor launched: one server on
+    one host.
+    """
+    names = [step.name for step in recipe]
+    brought = next(name for name in ("push", "recall") if name in names)
+    before, rest = recipe[: names.index(brought)], recipe[names.index(brought) :]
+    kept = tuple(step for step in rest if step not in (*CLEARED, each(launch)))
+    after = kept.index(each(wait))
+    return (*before, head(match), *kept[:after], head(swap), *kept[after:])
+
+
+IN_PLACE: dict[Recipe, Recipe] = {recipe: in_place(recipe) for recipe in (REPLACE, ROLLBACK, AGAIN)}
+BACK = (ROLLBACK, IN_PLACE[ROLLBACK])
 CHECK = (each(preflight),)
 STOP = (head_first(stop),)
 DOWN = (*CLEARED, each(stopped))

@@ -17,6 +17,7 @@ from deploy.remote import Remote
 from deploy.running import Running
 from deploy.session import Session
 from deploy.state import Place, Run
+from deploy.swapping import Hot
 from deploy.walking import Walked
 
 UNLINK = 'rm -f -- "$1"'
@@ -96,7 +97,7 @@ def on_trial(session: Session, deployment: str, kept: str) -> None:
             session.machines[name] = replace(machine, deployments={**machine.deployments, deployment: tried})
 
 
-def restored(before: Before, options: Options, session: Session) -> Walked | None:
+def restored(before: Before, options: Options, session: Session, hot: Hot = "never") -> Walked | None:
     """Bring back what ran before, if it is not what runs, and let a rollback go where it would have gone then.
 
     Where nothing ran, what runs now is ended. None where nothing was to be done.
@@ -105,7 +106,7 @@ def restored(before: Before, options: Options, session: Session) -> Walked | Non
     name, done = before.found.name, None
     if before.alive and not serves(before.found.runs, name, session):
         session.emit("noted", f"run {before.run} is brought back")
-        done = again(before.found, before.run, options, session)
+        done = again(before.found, before.run, options, session, hot)
     elif not before.alive and any(_lives(session, name, host) for host in before.found.runs):
         session.emit("noted", "nothing ran before: what was tried is ended")
         done = ended(name, options, session)
@@ -115,7 +116,7 @@ def restored(before: Before, options: Options, session: Session) -> Walked | Non
     return done
 
 
-def again(found: Running, kept: str, options: Options, session: Session) -> Walked:
+def again(found: Running, kept: str, options: Options, session: Session, hot: Hot = "never") -> Walked:
     """Start these runs again, through the smoke test; what they measured is theirs still. Hosts were just renewed."""
     run = f"{record.new_id()}-again"
     on_trial(session, found.name, kept)
@@ -124,7 +125,8 @@ def again(found: Running, kept: str, options: Options, session: Session) -> Walk
         said = str((source.manifest or {}).get("command", session.command))
         rollback.prepared(Place(session.machines[name], found.name, run, source=source), session.remotes[name], said)
     plan = found.plan()
-    courses = [course(replica, AGAIN, session, trial=True) for replica in plan.replicas]
+    hot = "try" if hot == "only" else hot  # what was tried need not be exchangeable for it
+    courses = [course(replica, AGAIN, session, trial=True, hot=hot) for replica in plan.replicas]
     return walking.walked(courses, plan, options, session, run)
 
 

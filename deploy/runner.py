@@ -9,15 +9,25 @@ import traceback
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from deploy import death, evidence, hooks, rollback, scrub
-from deploy.errors import DeployError, Interrupted, LaunchFailed, Locked, NotReady, SmokeFailed, Unreachable
+from deploy import death, evidence, hooks, rollback, scrub, swapping
+from deploy.errors import (
+    DeployError,
+    Interrupted,
+    LaunchFailed,
+    Locked,
+    NotReady,
+    NotSwapped,
+    SmokeFailed,
+    Unreachable,
+)
 from deploy.events import GONE_BACK
 from deploy.plan import Node, Replica
-from deploy.recipe import PROVE, ROLLBACK, VERIFY, Recipe, Step, taken
+from deploy.recipe import BACK, IN_PLACE, PROVE, ROLLBACK, VERIFY, Recipe, Step, taken
 from deploy.remote import Remote
 from deploy.steps.stop import stop
+from deploy.swapping import Hot
 
 CLEAR = (Unreachable, Locked, LaunchFailed, Interrupted)  # say why themselves
 TELLING = (LaunchFailed, NotReady, SmokeFailed)  # of a server that its hosts can be looked at for
@@ -36,7 +46,9 @@ class Failure:
 class Course:
     """One replica on its way: its recipe, the hosts it is on, and the switch that stops all of them.
 
-    A `trial` is one of several walks: what becomes of a failure is decided after the last one.
+    A `trial` is one of several walks: what becomes of a failure is decided after the last one. `otherwise` is the
+    recipe that it goes on with where its draft cannot be exchanged in the running server: for a `stubborn` one only
+    where the server is torn by having tried.
     """
 
     replica: Replica
@@ -46,9 +58,33 @@ class Course:
     interrupted: threading.Event
     done: list[str] = field(default_factory=list)
     trial: bool = False
+    otherwise: Recipe = ()
+    stubborn: bool = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether what serves is what this course brought."""
+        return not {"launch", "swap"}.isdisjoint(self.done)
 
     def remote(self, node: Node) -> Remote:
         return self.remotes[node.host.name]
+
+
+def in_place(course: Course, how: Hot) -> Course:
+    """The same by an exchange of the draft in the running server, where nothing is known that speaks against it; else
+    as it is, and it is told why. CheckFailed where it would be a restart, and none is wanted.
+    """
+    if how == "never":
+        return course
+    why = swapping.against(course.replica.nodes, course.remotes, how)
+    head = course.remote(course.replica.head)
+    if why:
+        head.emit("noted", f"it restarts: {why}")
+        return course
+    for remote in course.remotes.values():
+        remote.place = replace(remote.place, swaps=True)
+    head.emit("noted", "the draft is exchanged while the server runs")
+    return replace(course, recipe=IN_PLACE[course.recipe], otherwise=course.recipe, stubborn=how == "only")
 
 
 def run(courses: list[Course]) -> list[Failure]:
@@ -60,9 +96,11 @@ def run(courses: list[Course]) -> list[Failure]:
 
 
 def _walk(course: Course) -> list[Failure]:
-    recipe = taken(course.recipe, [course.replica])
+    recipe = tuple(step for step in taken(course.recipe, [course.replica]) if step.name not in course.done)
     for number, step in enumerate(recipe):
         failures = _interruption(course, step) or _step(course, step)
+        if failures and (restarting := _restarting(course, failures)):
+            return _walk(restarting)
         if failures:
             _look(course, step, failures)
             _skip(course, [(one, node) for one in recipe[number + 1 :] for node in one.nodes(course.replica)])
@@ -70,6 +108,24 @@ def _walk(course: Course) -> list[Failure]:
             return failures
         course.done.append(step.name)
     return []
+
+
+def _restarting(course: Course, failures: list[Failure]) -> Course | None:
+    """The course by a restart, where a draft did not come into the running server; what is done already is not done
+    again.
+    """
+    errors = [failure.error for failure in failures if isinstance(failure.error, NotSwapped)]
+    torn = any(error.torn for error in errors)
+    if not course.otherwise or len(errors) < len(failures) or (course.stubborn and not torn):
+        return None
+    for failure in failures:
+        remote, error = course.remotes[failure.host], failure.error
+        remote.say("\n".join(part for part in (f"it restarts: {error.what}", error.evidence) if part))
+    for remote in course.remotes.values():
+        remote.place = replace(remote.place, swaps=False)
+    if not course.interrupted.is_set():
+        course.abort.clear()
+    return replace(course, recipe=course.otherwise, otherwise=())
 
 
 def _interruption(course: Course, step: Step) -> list[Failure]:
@@ -81,7 +137,7 @@ def _interruption(course: Course, step: Step) -> list[Failure]:
 
 def _where(course: Course, step: str, at: str) -> str:
     """Where it was stopped (`at`: before a step, or in the middle of it), and what is true now."""
-    if "launch" in course.done or course.recipe is VERIFY:
+    if course.begun or course.recipe is VERIFY:
         return f"detached {at} {step}: the server goes on; {_ways_back(course)}"
     now = "no server was touched"
     if "stop" in course.done:
@@ -98,7 +154,7 @@ def _ways_back(course: Course) -> str:
     head = course.replica.head
     asked, name = course.remote(head).place.asked, f"profile={head.deployment}"
     words = shlex.join([name, *scrub.words(word for word in asked.words if not word.startswith("profile="))])
-    adopt = "smoke" if course.recipe is ROLLBACK else "up"
+    adopt = "smoke" if course.recipe in BACK else "up"
     back = f"`deploy {adopt} {name if adopt == 'smoke' else words}` takes it up again"
     return f"{back}, `deploy logs -f {name}` follows it, `deploy down {name}` ends it"
 
@@ -198,15 +254,15 @@ def _afterwards(course: Course, failures: list[Failure]) -> None:
     for node in course.replica.nodes:
         if node.host.name not in lapsed:  # there, nothing may be done any more
             _after_failure(course, node)
-    undone = course.replica.head.profile.on_failure == "rollback" and course.recipe is not ROLLBACK
-    if undone and not course.trial and "launch" in course.done:
+    undone = course.replica.head.profile.on_failure == "rollback" and course.recipe not in BACK
+    if undone and not course.trial and course.begun:
         _roll_back(course)
 
 
 def _way_back(course: Course, error: DeployError) -> None:
     """Where an earlier server was stopped for what failed, the error's remedy says how it comes back."""
     head = course.replica.head
-    undone = course.recipe is not ROLLBACK and not course.trial and "stop" in course.done
+    undone = course.recipe not in BACK and not course.trial and not {"stop", "swap"}.isdisjoint(course.done)
     if not undone or head.profile.on_failure == "rollback" or isinstance(error, Interrupted | Locked):
         return
     place = course.remote(head).place
@@ -230,7 +286,8 @@ def _roll_back(course: Course) -> None:
         tell(Failure(head.host.name, "failed", error), head)
         return
     head.emit("noted", f"on_failure is rollback: back to run {rollback.source(back, course.remotes)}")
-    if not _walk(Course(back, ROLLBACK, course.remotes, course.abort, course.interrupted)):
+    hot: Hot = "try" if "swap" in course.done else "never"
+    if not _walk(in_place(Course(back, ROLLBACK, course.remotes, course.abort, course.interrupted), hot)):
         head.emit("noted", f"run {rollback.source(back, course.remotes)} serves again")
 
 
@@ -253,7 +310,7 @@ def _after_failure(course: Course, node: Node) -> None:
     try:
         if node.profile.hooks.failed:
             remote.say(hooks.run("failed", node, remote))
-        if node.profile.on_failure == "stop" and not course.trial and "launch" in course.done:
+        if node.profile.on_failure == "stop" and not course.trial and course.begun:
             remote.say(f"on_failure is stop: {stop(node, remote)}")
     except DeployError as error:
         tell(Failure(node.host.name, "failed", error), remote)

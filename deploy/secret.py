@@ -13,6 +13,7 @@ from deploy.remote import Remote
 from deploy.state import Run
 
 API_KEY = "api-key"  # the flag whose value we must send as well
+ADMIN_KEY = "admin-api-key"  # the flag of the one that SGLang may want for what is not a request of everybody's
 FILE = "secrets.json"  # in a run's folder, 0600: what it was launched with, for those who come later and have it not
 READ = f'for folder; do [ ! -e "$folder/{FILE}" ] || cat -- "$folder/{FILE}" || exit; done'
 
@@ -43,6 +44,13 @@ def of_runs(runs: Iterable[Run | None], remote: Remote) -> list[dict[str, str]]:
 def _had_any(run: Run) -> bool:
     """Whether its manifest names any beside the salt of their fingerprints, or cannot tell."""
     return run.manifest is None or len(run.manifest.get("secrets") or ()) > 1
+
+
+def keys_of(run: Run, remote: Remote) -> list[str]:
+    """What a running server may want for a change of its weights, the best first: an admin's key, the key of all."""
+    named = {flag: name for name, flag in run.node.profile.secrets.items()} if run.node else {}
+    values = next(iter(of_runs([run], remote)), {})
+    return [values[named[flag]] for flag in (ADMIN_KEY, API_KEY) if named.get(flag) in values]
 
 
 def api_key(profile: Profile, values: Mapping[str, str]) -> str:

@@ -5,6 +5,8 @@
 <work>/<machine-id>/<deployment>/previous     a link to the last run that passed its gates before that
 <work>/<machine-id>/<deployment>/runs/<id>/   manifest.json launch.sh env pid exit server.log draft -> release
     server.log.1 and server.log.cut are what `logcap` took off the log's beginning, and how much that was in all
+    of a run whose draft was exchanged in the server of another one, pid, log and what else tells of the process are
+    links into the folder of that run, `server`; swap.json lies there while nobody knows which draft is loaded
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ class Run:
     exit: str
     stopped: str
     left: int = 0  # living processes of the run, other than its launcher
+    server: str = ""  # the folder of the run that launched its process: its own, or of one whose draft was exchanged
+    torn: bool = False  # whether an exchange of its draft broke off, so that nobody knows what is loaded
 
     @property
     def node(self) -> Node | None:
@@ -137,6 +141,7 @@ class Place:
     asked: Asked = Asked()
     key: str = ""
     source: Run | None = None  # the run that is gone back to
+    swaps: bool = False  # whether the run takes over the current one's process, with another draft
     once: bool = False  # whether it is held against other gates than its own, which says nothing of it for later
 
     @property
@@ -154,6 +159,16 @@ class Place:
     def adopted(self) -> bool:
         """Whether the run was there already when the host was locked."""
         return self.current is not None and self.current.id == self.run
+
+    @property
+    def warm(self) -> bool:
+        """Whether its process was there already when the host was locked."""
+        return self.adopted or self.swaps
+
+    @property
+    def server(self) -> str:
+        """The folder of the run that launched its process, which names it in its environment."""
+        return self.current.server if self.warm and self.current and self.current.server else self.folder
 
     @property
     def previous(self) -> Run | None:

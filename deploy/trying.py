@@ -12,6 +12,7 @@ import click
 from deploy import benching, candidates, deploying, restoring, running, scrub, tables, tried, wish
 from deploy.candidates import Candidate
 from deploy.config import sources
+from deploy.deploying import How
 from deploy.errors import DeployError, Interrupted, Locked, Unreachable
 from deploy.events import Event
 from deploy.mask import masked
@@ -21,6 +22,7 @@ from deploy.restoring import Before
 from deploy.running import Running
 from deploy.session import Session
 from deploy.state import Run
+from deploy.swapping import Hot
 from deploy.tried import Left, Past, Tried
 from deploy.wish import Wish
 
@@ -37,6 +39,7 @@ class Trial:
     before: Before | None
     past: Past | None
     common: tuple[str, ...] = ()  # words that all candidates have
+    hot: Hot = "try"
     tried: list[Tried] = field(default_factory=list)
 
     def all(self, wished: Sequence[tuple[Candidate, Wish]]) -> None:
@@ -72,7 +75,7 @@ class Trial:
     def _one(self, candidate: Candidate, wanted: Wish) -> Tried:
         restoring.on_trial(self.session, self.deployment, self.before.run if self.before else "")
         instead = self.before.run if self.before and self.before.alive else ""
-        done = deploying.brought_up(wanted, self.options, self.session, fresh=False, trial=True, instead=instead)
+        done = deploying.brought_up(wanted, self.options, self.session, How(hot=self.hot, trial=True, instead=instead))
         why = "; ".join(dict.fromkeys(word for failure in done.failures for word in tried.reasons(failure)))
         self.session.renew()
         runs = self._runs([host.name for host in wanted.hosts])
@@ -99,7 +102,7 @@ class Trial:
         self.session.emit("noted", f"the best is {best.candidate.name}: its run is started again")
         hosts = {name: self.session.remotes[name].host for name in best.runs}
         kept = self.before.run if self.before else ""
-        done = restoring.again(Running(self.deployment, best.runs, hosts), kept, self.options, self.session)
+        done = restoring.again(Running(self.deployment, best.runs, hosts), kept, self.options, self.session, self.hot)
         if done.code:
             raise DeployError(
                 f"{best.candidate.name}, the best candidate, did not start again",
@@ -125,7 +128,7 @@ class Trial:
     def _back(self) -> Left:
         self.session.renew()
         if self.before:
-            done = restoring.restored(self.before, self.options, self.session)
+            done = restoring.restored(self.before, self.options, self.session, self.hot)
             back = restoring.demanded(self.before, done)
             return Left("before", self.before.run, back or self.before.run)
         if running.deployments(self.session).get(self.deployment):
@@ -140,7 +143,7 @@ def slowest(runs: Mapping[str, Run], session: Session) -> Measurement | None:
     return min(found, key=lambda one: one.figures()["tok_s"].value, default=None)
 
 
-def attempt(options: Options, session: Session, leave: str) -> int:
+def attempt(options: Options, session: Session, leave: str, hot: Hot) -> int:
     """Try all candidates of the words, and tell what became of them; the exit code."""
     name, words = sources.take("profile", options.words)
     common, wanted = candidates.of(words)
@@ -151,12 +154,12 @@ def attempt(options: Options, session: Session, leave: str) -> int:
     if found is None:
         session.keep([])
         session.open(wished[0][1].hosts, locked=True)
-        trial = Trial(options, session, str(name), None, None, tuple(common))
+        trial = Trial(options, session, str(name), None, None, tuple(common), hot)
     else:
         found = restoring.meant(running.locked(found, session), session)
         wished = _wishes(found, name, common, wanted, options)
         trial = Trial(
-            options, session, found.name, restoring.seen(found, session), _past(found, session), tuple(common)
+            options, session, found.name, restoring.seen(found, session), _past(found, session), tuple(common), hot
         )
     typed = session.command
     trial.all(wished)

@@ -18,7 +18,7 @@ from deploy.events import GONE_BACK, Event
 from deploy.options import Options
 from deploy.plan import Node, Plan
 from deploy.readers import Readers
-from deploy.recipe import PROVE, REPLACE, VERIFY, taken
+from deploy.recipe import IN_PLACE, PROVE, REPLACE, VERIFY, taken
 from deploy.record import Recorder
 from deploy.runner import Course, Failure
 from deploy.session import Session
@@ -120,11 +120,18 @@ def _recorded_in(options: Options) -> Any:
 def _summary(courses: list[Course], readers: Readers) -> dict[str, Any]:
     told = [verdict for verdict in readers.facts("verdict") if isinstance(verdict, Mapping)]  # a finding has a word
     verdicts = [verdict for verdict in told if not str(verdict.get("run")).endswith(GONE_BACK)]
-    modes = ["verify" if c.recipe is VERIFY else "replace" for c in courses if c.recipe in (VERIFY, REPLACE)]
+    modes = [_mode(course) for course in courses if course.recipe in (VERIFY, REPLACE, IN_PLACE[REPLACE])]
     waived = {e.facts["check"] for e in readers.told if e.facts.get("waived") and e.facts["verdict"] == "FAIL"}
     gates: Mapping[str, Any] = verdicts[-1] if verdicts else {}
     found = {"mode": modes[0] if modes else None, "waived": sorted(waived), **gates}
     return {"verdict": {name: value for name, value in found.items() if value not in (None, [])}}
+
+
+def _mode(course: Course) -> str:
+    """As what it ended: an exchange may have become a restart."""
+    if course.recipe is VERIFY:
+        return "verify"
+    return "swap" if "swap" in course.done else "replace"
 
 
 def _told(failures: list[Failure]) -> list[dict[str, Any]]:

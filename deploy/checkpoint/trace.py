@@ -96,7 +96,7 @@ def trace(loader: Loader, tensors: Mapping[str, Tensor], config: Config) -> Trac
     landed |= _paired(parameters, landed, tensors)
     return Trace(
         tuple(landed.values()),
-        tuple(_unfilled(parameters, landed.values(), _borrowed(loader, config, tensors))),
+        tuple(_unfilled(parameters, landed.values(), borrowed(loader, config, tensors))),
         {name: parameter.shape for name, parameter in parameters.items()},
     )
 
@@ -206,7 +206,7 @@ def _stacks(shapes: Sequence[tuple[int, ...]], whole: tuple[int, ...]) -> bool:
     return all(shape[1:] == whole[1:] and shape for shape in shapes) and sum(shape[0] for shape in shapes) == whole[0]
 
 
-def _borrowed(loader: Loader, config: Config, tensors: Iterable[str]) -> set[str]:
+def borrowed(loader: Loader, config: Config, tensors: Iterable[str]) -> set[str]:
     """Parameters that are the target's: the embeddings, if they are as wide as its own, and the head where the draft
     says that it has none; or what no tensor is named for, whether it has a place or not.
     """

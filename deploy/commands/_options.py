@@ -65,6 +65,22 @@ def shared(function: F) -> F:
     return command  # type: ignore[return-value]
 
 
+def exchange(function: F) -> F:
+    """--hot and --cold, as `hot`: whether a draft may come into the running server, must, or may not."""
+    hot = click.option(
+        "--hot", "hot", flag_value="only", help="Exchange the draft while the server runs, or do nothing."
+    )
+    cold = click.option(
+        "--cold", "hot", flag_value="never", help="Restart, though the draft could be exchanged while the server runs."
+    )
+
+    @functools.wraps(function)
+    def command(*words: Any, hot: str | None, **others: Any) -> Any:
+        return function(*words, hot=hot or "try", **others)
+
+    return hot(cold(cast("F", command)))
+
+
 def looking(words: str = "[KEY=VALUE]...") -> Callable[[F], F]:
     """The shared options, for a command that looks and makes no run. What means nothing there is not in its help, and
     events are refused, rather than a table given to who wants JSON.

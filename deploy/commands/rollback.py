@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deploy.commands._options import shared, takes
+from deploy.commands._options import exchange, shared, takes
 from deploy.options import Options
 
 if TYPE_CHECKING:
     from deploy.running import Running
     from deploy.session import Session
+    from deploy.swapping import Hot
 
 
 @click.command
+@exchange
 @takes("[RUN] [profile=NAME]")
 @shared
-def rollback(options: Options) -> int:
+def rollback(options: Options, hot: Hot) -> int:
     """Go back to the last run that had passed its gates: its command, its own secrets, its draft, the same gates.
 
     RUN is another one that the hosts still have: its name, the beginning of it, or the name of a run here that looked
@@ -44,7 +46,7 @@ def rollback(options: Options) -> int:
         found = running.the_one(others, session)
         wanted = _meant(runs[0], found, others, session) if runs else ""
         found = running.locked(found, session)
-        return deploying.go_back(found.plan(), others, session, record.new_id(), wanted)
+        return deploying.go_back(found.plan(), others, session, record.new_id(), wanted=wanted, hot=hot)
 
 
 def _meant(word: str, found: Running, options: Options, session: Session) -> str:

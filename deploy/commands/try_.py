@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from deploy.commands._options import shared, takes
+from deploy.commands._options import exchange, shared, takes
 from deploy.options import Options
+
+if TYPE_CHECKING:
+    from deploy.swapping import Hot
 
 
 @click.command("try")
@@ -16,9 +21,10 @@ from deploy.options import Options
     help="What runs at the end: the fastest whose gates hold, or where none does what ran before; what ran before in "
     "any case; or the last one, whatever became of it.",
 )
+@exchange
 @takes("[CKPT]... [KEY=V1,V2]... [KEY=VALUE]...")
 @shared
-def try_(options: Options, leave: str) -> int:
+def try_(options: Options, leave: str, hot: Hot) -> int:
     """Try candidates: checkpoints, values of keys (KEY=V1,V2), or each with each.
 
     Each is checked, pushed, started, asked, measured and held against the gates; one that fails does not stop the
@@ -34,4 +40,4 @@ def try_(options: Options, leave: str) -> int:
     from deploy.session import Session
 
     with Session(" ".join(scrub.words(("try", *options.words)))) as session:
-        return trying.attempt(options, session, leave)
+        return trying.attempt(options, session, leave, hot)

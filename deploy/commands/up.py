@@ -20,9 +20,10 @@ def up(options: Options) -> int:
       deploy up profile=local waive=[ckpt] --json
     """
     from deploy import deploying, wish
+    from deploy.deploying import How
     from deploy.session import Session
 
     wished = wish.load(None, options)
     with Session(options.command("up")) as session:
         session.open(wished.hosts, locked=True)
-        return deploying.bring_up(wished, options, session, fresh=False)
+        return deploying.bring_up(wished, options, session, How())

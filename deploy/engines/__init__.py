@@ -16,6 +16,7 @@ from deploy.engines._gauges import Gauges
 from deploy.engines._log import Explanation, Progress, Seen
 from deploy.engines._phases import Order
 from deploy.engines._ports import Port, Said
+from deploy.engines._swap import Swap
 from deploy.profile import Profile
 from deploy.words import RunPath, Word
 
@@ -179,6 +180,9 @@ class Engine(Protocol):
 
     def secret_file(self, flags: Mapping[str, str]) -> tuple[str, str]:
         """(name, content) of the 0600 file for secrets that the server takes only as flags; {flag: value}."""
+
+    def swap(self, said: Said) -> Swap:
+        """How the weights of the draft of a server that was told this can be exchanged while it serves, or why not."""
 
     def order(self, version: str | None) -> Order:
         """The phases of a start in that version, in order; () where nobody knows them."""

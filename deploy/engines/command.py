@@ -29,6 +29,7 @@ from deploy.engines._gauges import Gauges
 from deploy.engines._log import UNSEEN, Explanation, Progress, Seen
 from deploy.engines._phases import Order
 from deploy.engines._ports import Port, Said
+from deploy.engines._swap import Swap
 from deploy.errors import ConfigError
 from deploy.words import Word, path
 
@@ -190,3 +191,8 @@ def counters(answer: Mapping[str, Any]) -> Counters | None:
 def totals(metrics: str) -> Totals | None:  # noqa: ARG001
     """None known."""
     return None
+
+
+def swap(_said: Said) -> Swap:
+    """It is restarted."""
+    return Swap(None, "whether this server can is not known")

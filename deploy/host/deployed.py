@@ -63,9 +63,17 @@ def marks() -> Served:
     return found
 
 
+def server(folder: str) -> str:
+    """The folder of the run that launched the server of this one: of a run whose draft was swapped in, `pid` is a link
+    into that.
+    """
+    pid = os.path.join(folder, "pid")
+    return os.path.dirname(os.path.realpath(pid)) if os.path.islink(pid) else folder
+
+
 def run(folder: str, served: Served) -> Answer:
     identity = [*text(folder, "pid").split(), "", "", ""][:3]
-    draft = os.path.join(folder, "draft")
+    draft, launched = os.path.join(folder, "draft"), server(folder)
     return {
         "id": os.path.basename(folder),
         "folder": folder,
@@ -77,7 +85,9 @@ def run(folder: str, served: Served) -> Answer:
         "alive": bool(identity[0]) and alive(*identity),
         "exit": text(folder, "exit"),
         "stopped": text(folder, "stopped"),
-        "left": sum(pid != identity[0] for pid in served.get(folder, [])),
+        "left": sum(pid != identity[0] for pid in served.get(launched, [])),
+        "server": launched,
+        "torn": os.path.lexists(os.path.join(launched, "swap.json")),
     }
 
 

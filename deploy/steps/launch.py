@@ -1,14 +1,9 @@
 from __future__ import annotations
 
-import getpass
 import json
 import secrets
-import socket
-import time
-from collections.abc import Mapping
-from dataclasses import asdict
 
-from deploy import __version__, host, secret, words
+from deploy import described, host, secret, words
 from deploy.compare import fingerprint
 from deploy.plan import Node
 from deploy.releases import LINK
@@ -34,7 +29,8 @@ def launch(node: Node, remote: Remote) -> str:
     place = remote.place
     files = _recalled(node, remote) if place.source else _fresh(node, remote)
     remote.write(place.folder, {**files, "logcap.py": host.source("logcap")})
-    _switch(remote)
+    for target, link in described.switch(place):
+        remote.change(LINK, target, link)
     with remote.aside() as beside:
         beside.change(START, place.folder)
     # Seen over the main connection: what lives now outlived the one it was started over.
@@ -47,14 +43,14 @@ def launch(node: Node, remote: Remote) -> str:
 def _fresh(node: Node, remote: Remote) -> dict[str, str]:
     values, salt = secret.values(node), secrets.token_hex(8)
     fingerprints = {"salt": salt, **{name: fingerprint(salt, value) for name, value in values.items()}}
-    return {**_files(node, values), "manifest.json": _manifest(node, remote, fingerprints)}
+    return {**_files(node, values), "manifest.json": described.manifest(node, remote, fingerprints)}
 
 
 def _recalled(node: Node, remote: Remote) -> dict[str, str]:
     """The files are there already, copied by `recall`: our own environment may not have the secrets of that time."""
     source = remote.place.source
     fingerprints = (source.manifest or {}).get("secrets") if source else None
-    return {"manifest.json": _manifest(node, remote, fingerprints or {})}
+    return {"manifest.json": described.manifest(node, remote, fingerprints or {})}
 
 
 def _files(node: Node, values: dict[str, str]) -> dict[str, str]:
@@ -66,31 +62,3 @@ def _files(node: Node, values: dict[str, str]) -> dict[str, str]:
     if by_flag:
         files |= [node.engine.secret_file(by_flag)]
     return files
-
-
-def _manifest(node: Node, remote: Remote, fingerprints: Mapping[str, str]) -> str:
-    """The whole wish, and what came of it; enough to take this run up again without the profile."""
-    draft = remote.sh('readlink -- "$1/draft"', remote.place.folder, ok=(0, 1)).strip()
-    manifest = {
-        "run": remote.place.run,
-        "tool": __version__,
-        "wished": node.digest,
-        "served_draft": draft.rpartition("/")[2] or None,
-        **asdict(remote.place.asked),
-        "model": {key: remote.place.model.get(key) for key in ("identity", "size")},
-        "engine_version": remote.place.engine and remote.place.engine.installed,
-        "source": remote.place.source and remote.place.source.id,
-        "secrets": dict(fingerprints),
-        "by": f"{getpass.getuser()}@{socket.gethostname()}",
-        "at": time.time(),
-        "node": node.to_json(),
-    }
-    return json.dumps(manifest, indent=1)
-
-
-def _switch(remote: Remote) -> None:
-    """`current` becomes this run; `previous` the one before, if that one had passed its gates."""
-    place, current = remote.place, remote.place.current
-    if current and current.good and current.id != place.run:
-        remote.change(LINK, f"runs/{current.id}", f"{place.deployment_folder}/previous")
-    remote.change(LINK, f"runs/{place.run}", f"{place.deployment_folder}/current")

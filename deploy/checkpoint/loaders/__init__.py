@@ -76,6 +76,7 @@ class Loader:
     prefix: Literal["optional", "always"] = "optional"  # whether `model.` is put before a name that is none itself
     bare: str = r"^lm_head\."  # names that have no prefix where all others have one
     unknown: Literal["dropped", "warned", "refused"] = "dropped"
+    derives: str = ""  # what it makes of its weights once they are loaded, in new memory
     borrows_head: bool = False  # what no tensor is named for is the target's: a head too, whatever the config says
 
     def covers(self, version: Version) -> bool:

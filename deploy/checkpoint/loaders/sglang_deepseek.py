@@ -106,6 +106,7 @@ ROW = partial(
     ),
     prefix="always",
     unknown="warned",
+    derives="w_kc and w_vc",
 )
 LOADERS = (
     ROW(

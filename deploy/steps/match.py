@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from deploy import swapping
+from deploy.plan import Node
+from deploy.remote import Remote
+
+
+def match(node: Node, remote: Remote) -> str:
+    """Compare the draft with the one that is served: may it take its place while the server runs"""
+    source, draft = remote.place.source, node.draft
+    if node.profile.hooks.prepare and source is None:
+        return "the hooks that prepare it come first"
+    if draft is None:
+        raise RuntimeError("no draft is wished")
+    if source is not None:
+        swapping.compared(node, remote, f"{source.folder}/{draft.served}", remote)
+    else:
+        swapping.compared(node, remote, draft.path, remote if draft.host else None)
+    return "alike in all but the values of its weights"

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from deploy import described, host, secret, state, swapping, weights
+from deploy.checkpoint import hot
+from deploy.errors import Locked, NotSwapped, RemoteFailed
+from deploy.plan import Node
+from deploy.remote import Remote
+from deploy.state import Run
+from deploy.steps import recall
+
+# What tells of a process lies where it was launched; another run of it has links there.
+TELLING = (
+    "pid",
+    "exit",
+    "stopped",
+    "server.log",
+    "server.log.1",
+    "server.log.cut",
+    "logcap.log",
+    "phases.json",
+    "shared.json",
+)
+SHARE = 'cd -- "$1" || exit 1; from=$2; shift 2; for name; do ln -sfn -- "$from/$name" "$name" || exit 1; done'
+UNSHARE = 'cd -- "$1" || exit 1; shift; for name; do [ ! -L "$name" ] || rm -f -- "$name" || exit 1; done'
+PATIENCE = 120.0  # seconds for what does not grow with the draft
+SLOWEST = 20e6  # bytes a second: from a cold disk, through shared memory, and back again if it fails
+
+
+def swap(node: Node, remote: Remote) -> str:
+    """Exchange the draft's weights in the running server"""
+    place, current = remote.place, remote.place.current
+    if current is None or node.draft is None:
+        raise RuntimeError("no draft is served")
+    case = swapping.compared(node, remote, f"{place.folder}/{node.draft.served}", remote)
+    remote.change(recall.COPY, current.folder, place.folder, *recall.KEPT, *(name for name, _ in node.files))
+    secrets = (current.manifest or {}).get("secrets") or {}
+    remote.write(place.folder, {"manifest.json": described.manifest(node, remote, secrets)})
+    remote.change(SHARE, place.folder, f"../{current.server.rpartition('/')[2]}", *TELLING)
+    try:
+        answer = _exchanged(node, remote, current, hot.left_out(case))
+    except NotSwapped:
+        remote.change(UNSHARE, place.folder, *TELLING)  # what is launched in this folder has its own
+        raise
+    remote.write(place.folder, {weights.NAME: json.dumps(answer, indent=1)})
+    return _told(answer)
+
+
+def _exchanged(node: Node, remote: Remote, current: Run, left_out: list[str]) -> Mapping[str, Any]:
+    """What the program on the host did. NotSwapped where another draft than the new one is loaded, or nobody knows."""
+    size = sum(file.size for file in node.draft.manifest.files) if node.draft else 0
+    request = json.dumps(_request(node, remote, current, left_out)).encode()
+    try:
+        answer: Mapping[str, Any] = remote.change_python(
+            host.source("swap"), stdin=request, timeout=PATIENCE + size / SLOWEST
+        )
+    except RemoteFailed as error:
+        return _broken_off(remote, current, error)
+    name = remote.host.name
+    match answer["outcome"]:
+        case "swapped":
+            return answer
+        case "kept":
+            what = f"{name}: the draft was not exchanged; the old one serves on"
+            raise NotSwapped(what, evidence=answer["why"], remedy=swapping.COLD)
+        case "lapsed":
+            what = f"{name}: our lease lapsed while the draft was exchanged, and somebody else may act on the host now"
+            raise Locked(what, evidence=answer["why"], remedy="run the command again")
+    raise _torn(name, answer["why"])
+
+
+def _broken_off(remote: Remote, current: Run, error: RemoteFailed) -> Mapping[str, Any]:
+    """The program gave no answer: what the host says now."""
+    place, now = remote.place, state.read(remote).current(remote.place.deployment)
+    if now and now.id == place.run and not now.torn:
+        return {"outcome": "swapped", "why": f"its answer was lost: {error.what}"}
+    if now and now.id == current.id and not now.torn:
+        what = f"{remote.host.name}: the draft was not exchanged; the old one serves on"
+        raise NotSwapped(what, evidence=str(error), remedy=swapping.COLD) from error
+    raise _torn(remote.host.name, str(error)) from error
+
+
+def _torn(name: str, why: str) -> NotSwapped:
+    return NotSwapped(
+        f"{name}: the exchange of the draft broke off: the server is paused, what is loaded is not known",
+        evidence=why,
+        remedy="run the command again: it restarts the server",
+        torn=True,
+    )
+
+
+def _request(node: Node, remote: Remote, current: Run, left_out: list[str]) -> dict[str, Any]:
+    place, served = remote.place, current.node
+    swap, lease = swapping.offered(node, place), remote.lease
+    if swap.api is None or lease is None or node.draft is None or served is None or served.draft is None:
+        raise RuntimeError("nothing may be exchanged")
+    return {
+        "lock": lease.path,
+        "token": lease.token,
+        "server": current.server,
+        "new": place.run,
+        "url": f"http://127.0.0.1:{node.port}",
+        "keys": secret.keys_of(current, remote),
+        "ranks": node.profile.parallel.tp,
+        "draft": f"{place.folder}/{node.draft.served}",
+        "before": f"{current.folder}/{served.draft.served}",
+        "left_out": left_out,
+        "api": swap.api.to_json(),
+        "links": described.switch(place),
+        "expected": weights.expected(node, remote),
+    }
+
+
+def _told(answer: Mapping[str, Any]) -> str:
+    seconds = answer.get("seconds") or {}
+    if "paused" not in seconds:
+        return str(answer["why"])
+    return f"{answer['bytes'] / 1e6:.0f} MB; requests waited {seconds['paused']:.2f} s; {answer['why']}".rstrip("; ")

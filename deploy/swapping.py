@@ -1,0 +1,89 @@
+"""Whether a draft comes into the server that runs or by a restart, and why: what is known before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from deploy import compare, drafts
+from deploy.checkpoint import hot
+from deploy.checkpoint.rules import Case
+from deploy.checks import ckpt
+from deploy.engines._swap import Swap
+from deploy.errors import CheckFailed, ConfigError, NotSwapped
+from deploy.plan import Node
+from deploy.remote import Remote
+from deploy.state import Place, Run
+
+Hot = Literal["try", "only", "never"]  # in place where it can be; or not at all; a restart in any case
+COLD = "without --hot it is restarted"
+
+
+def against(nodes: Sequence[Node], remotes: Mapping[str, Remote], how: Hot) -> str:
+    """What makes it a restart for a replica, on hosts whose places are set; "" where nothing that is known yet does.
+
+    CheckFailed where it would be a restart, and none is wanted.
+    """
+    remote = remotes[nodes[0].host.name]
+    why = next(_against(nodes, remote.place, how), "")
+    if why and how == "only":
+        what = f"{remote.host.name}: its draft cannot be exchanged while it runs: {why}"
+        raise CheckFailed(what, remedy=COLD)
+    return why
+
+
+def offered(node: Node, place: Place) -> Swap:
+    """What the server that runs offers."""
+    running = (place.current.manifest if place.current else None) or {}
+    return node.engine.swap(node.said(running.get("engine_version")))
+
+
+def compared(node: Node, remote: Remote, path: str, where: Remote | None) -> Case:
+    """The draft at `path`, here or on a host, beside the served one: NotSwapped where it cannot take its place."""
+    current = remote.place.current
+    running = current.node if current else None
+    if current is None or running is None or running.draft is None:
+        raise RuntimeError("no draft is served")
+    try:
+        served = drafts.facts(f"{current.folder}/{running.draft.served}", remote)
+        cases, _ = ckpt.cases(node, remote, path, where)
+    except ConfigError as error:
+        raise NotSwapped(error.what, evidence=error.evidence, remedy=error.remedy) from error
+    found = list(dict.fromkeys(line for case in cases for line in hot.obstacles(served, case)))
+    if found:
+        what = f"{remote.host.name}: this draft cannot take the place of the one that is served"
+        raise NotSwapped(what, evidence="\n".join(found), remedy=COLD)
+    return cases[0]
+
+
+def _against(nodes: Sequence[Node], place: Place, how: Hot) -> Iterator[str]:
+    node, current = nodes[0], place.current
+    running = current.node if current else None
+    if current is None or running is None or not current.alive or current.stopped:
+        yield "no server of it runs"
+        return
+    if current.torn:
+        yield "an exchange of its draft broke off: what is loaded is not known"
+    if len(nodes) > 1:
+        yield "its server is on several hosts, and weights are handed over in the memory of one"
+    if node.draft is None or running.draft is None:
+        yield "there is no draft to exchange"
+    elif node.draft.digest == running.draft.digest:
+        yield "it is the very draft that is served"
+    yield from _besides(running, node, current, place)
+    swap = offered(node, place)
+    if swap.api is None or (swap.why and how != "only"):
+        yield swap.why
+
+
+def _besides(running: Node, node: Node, current: Run, place: Place) -> Iterator[str]:
+    """What differs besides the draft."""
+    if replace(running, draft=node.draft).digest != node.digest:
+        found = compare.differences(running.to_json(), replace(node, draft=running.draft).to_json())
+        yield f"more than the draft differs: {'; '.join(found) or 'hooks, secrets or files'}"
+    if other := compare.others(current.manifest or {}, node, place.model):
+        yield other
+    launched, installed = (current.manifest or {}).get("engine_version"), place.engine and place.engine.installed
+    if launched != installed:
+        yield f"{node.profile.engine.name} {installed} is installed, and {launched} runs"
