@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, replace
 
 import click
 
-from deploy import compare, drafts, evicting, failures, record, rollback, runner, secret, walking
+from deploy import compare, drafts, evicting, failures, record, rollback, secret, walking
+from deploy.course import Course, in_place
 from deploy.engines._log import Signature
 from deploy.errors import ConfigError, Interrupted
 from deploy.options import Options
@@ -17,7 +18,6 @@ from deploy.plan import Node, Plan, Replica
 from deploy.project import home
 from deploy.recipe import REPLACE, ROLLBACK, VERIFY, Recipe
 from deploy.remote import Remote
-from deploy.runner import Course
 from deploy.session import Session
 from deploy.state import Asked, Place, Run
 from deploy.swapping import Hot
@@ -118,7 +118,7 @@ def course(replica: Replica, recipe: Recipe, session: Session, *, trial: bool = 
         remote.signs, remote.cases = head.signs, head.cases
         remote.mates = tuple(remotes)
     walk = Course(replica, recipe, remotes, head.abort, session.interrupted, trial=trial)
-    return runner.in_place(walk, hot)
+    return in_place(walk, hot)
 
 
 def key(node: Node, run: Run | None, remote: Remote) -> str:

@@ -9,13 +9,13 @@ from dataclasses import replace
 import click
 
 from deploy import foreign, looking, theirs
+from deploy.course import Course
 from deploy.facts import About, processes
 from deploy.foreign import Holder
 from deploy.plan import Node, Replica
 from deploy.recipe import VERIFY
 from deploy.remote import Remote
 from deploy.render import clean
-from deploy.runner import Course
 from deploy.session import Session
 
 

@@ -12,12 +12,12 @@ from typing import Any
 from deploy import __version__, git, looking, scrub, words
 from deploy.abreast import on_all
 from deploy.config import documents
+from deploy.course import Failure
 from deploy.errors import DeployError, Interrupted, Locked, Unreachable
 from deploy.events import Event
 from deploy.facts import About, Facts, gpus, system
 from deploy.plan import Node, Plan
 from deploy.remote import Remote
-from deploy.runner import Failure
 
 LOG = 128 << 10  # bytes of a log's end: some hundred lines
 NO_PROJECT = "there is no project here"

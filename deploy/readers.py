@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from deploy.course import Failure
 from deploy.events import Event
 from deploy.mask import masked
 from deploy.record import Recorder
 from deploy.render import View
-from deploy.runner import Failure
 
 
 @dataclass

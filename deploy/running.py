@@ -22,8 +22,8 @@ from deploy.session import Session
 from deploy.state import Machine, Place, Run
 
 if TYPE_CHECKING:
+    from deploy.course import Course
     from deploy.recipe import Recipe
-    from deploy.runner import Course
 
 ONCE = {"waive", "evict"}  # a restart with another checkpoint is another case: it is waived anew, or not
 MORE = ("rounds", "most_rounds", "concurrency", "timeout")  # of `bench`

@@ -24,8 +24,8 @@ from deploy.state import Machine
 from deploy.transport import Configuration
 
 if TYPE_CHECKING:
+    from deploy.course import Course, Failure
     from deploy.readers import Readers
-    from deploy.runner import Course, Failure
 
 END = None
 
@@ -132,7 +132,8 @@ class Session:
 
     def walk(self, courses: list[Course], readers: Readers) -> list[Failure]:
         """Walk the recipes in a thread of their own; here, the only reader of events owns the terminal."""
-        from deploy.runner import Failure, run  # a third of the start of a command that only looks
+        from deploy.course import Failure
+        from deploy.runner import run  # a third of the start of a command that only looks
 
         failures: list[Failure] = []
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from deploy import compare, drafts
+from deploy import compare, drafts, weights
 from deploy.checkpoint import hot
 from deploy.checkpoint.rules import Case
 from deploy.checks import ckpt
-from deploy.engines._swap import Swap
 from deploy.errors import CheckFailed, ConfigError, NotSwapped
 from deploy.plan import Node
 from deploy.remote import Remote
@@ -31,12 +30,6 @@ def against(nodes: Sequence[Node], remotes: Mapping[str, Remote], how: Hot) -> s
         what = f"{remote.host.name}: its draft cannot be exchanged while it runs: {why}"
         raise CheckFailed(what, remedy=COLD)
     return why
-
-
-def offered(node: Node, place: Place) -> Swap:
-    """What the server that runs offers."""
-    running = (place.current.manifest if place.current else None) or {}
-    return node.engine.swap(node.said(running.get("engine_version")))
 
 
 def compared(node: Node, remote: Remote, path: str, where: Remote | None) -> Case:
@@ -72,7 +65,7 @@ def _against(nodes: Sequence[Node], place: Place, how: Hot) -> Iterator[str]:
     elif node.draft.digest == running.draft.digest:
         yield "it is the very draft that is served"
     yield from _besides(running, node, current, place)
-    swap = offered(node, place)
+    swap = weights.offered(node, place)
     if swap.api is None or (swap.why and how != "only"):
         yield swap.why
 

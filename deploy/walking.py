@@ -14,13 +14,13 @@ from typing import Any
 import click
 
 from deploy import filing, record, render, secret
+from deploy.course import Course, Failure
 from deploy.events import GONE_BACK, Event
 from deploy.options import Options
 from deploy.plan import Node, Plan
 from deploy.readers import Readers
 from deploy.recipe import IN_PLACE, PROVE, REPLACE, VERIFY, taken
 from deploy.record import Recorder
-from deploy.runner import Course, Failure
 from deploy.session import Session
 
 

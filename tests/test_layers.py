@@ -35,7 +35,7 @@ LAYERS = [
     "benching provenance counted prompts swapping",
     "steps",
     "mask",
-    "recipe runner record render tables",
+    "recipe course runner record render tables",
     "readers session wish scaffold runs filing",
     "evicting",
     "walking",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from deploy.engines._ports import Said
 
 Ask = tuple[str, Mapping[str, Any]]  # a path that is posted to, and the body
 
@@ -34,3 +36,8 @@ class Swap:
 
     api: Api | None
     why: str = ""
+
+
+def never(why: str) -> Callable[[Said], Swap]:
+    """Of an engine that has to be started anew, however it was told to serve."""
+    return lambda _: Swap(None, why)

@@ -29,7 +29,7 @@ from deploy.engines._gauges import Gauges
 from deploy.engines._log import UNSEEN, Explanation, Progress, Seen
 from deploy.engines._phases import Order
 from deploy.engines._ports import Port, Said
-from deploy.engines._swap import Swap
+from deploy.engines._swap import never
 from deploy.errors import ConfigError
 from deploy.words import Word, path
 
@@ -50,6 +50,7 @@ ALIASES = {"model-path": "model", "m": "model", "model-id": "model"}
 VALUES: Mapping[str, Mapping[str, str]] = {}
 WORDS: tuple[str, ...] = ()
 GPU_FLAGS: tuple[str, ...] = ()
+swap = never("whether this server can is not known")
 
 # Servers with an OpenAI API that have no engine of their own here: modules, and programs with their first word.
 MODULES = ("llama_cpp.server", "lightllm.server.api_server", "mlc_llm")
@@ -191,8 +192,3 @@ def counters(answer: Mapping[str, Any]) -> Counters | None:
 def totals(metrics: str) -> Totals | None:  # noqa: ARG001
     """None known."""
     return None
-
-
-def swap(_said: Said) -> Swap:
-    """It is restarted."""
-    return Swap(None, "whether this server can is not known")

@@ -28,7 +28,7 @@ from deploy.engines._llamacpp_explain import DIALECT, FATAL, explain
 from deploy.engines._llamacpp_log import WORDS, marks, order, progress
 from deploy.engines._ports import Port, Said
 from deploy.engines._prometheus import sums
-from deploy.engines._swap import Swap
+from deploy.engines._swap import never
 from deploy.engines._written import Written
 from deploy.errors import ConfigError
 from deploy.words import RunPath, Word, path
@@ -115,6 +115,7 @@ FIELDS = {
 }
 VALUES = {"spec-type": {type_: algorithm for algorithm, type_ in SPECULATION.items()}}
 GPU_FLAGS: tuple[str, ...] = ()
+swap = never("llama.cpp loads a draft at its start alone")
 
 __all__ = ["DIALECT", "FATAL", "WORDS", "explain", "marks", "order", "progress"]
 
@@ -239,8 +240,3 @@ def totals(metrics: str) -> Totals | None:
         drafted=found.get("llamacpp:spec_decode_num_draft_tokens"),
         accepted=accepted,
     )
-
-
-def swap(_said: Said) -> Swap:
-    """It is restarted."""
-    return Swap(None, "llama.cpp has no way to exchange a draft's weights")

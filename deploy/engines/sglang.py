@@ -20,13 +20,12 @@ from deploy.engines import (
 from deploy.engines._counts import word
 from deploy.engines._flags import spelled, words
 from deploy.engines._gauges import Gauges
-from deploy.engines._ports import Said
 from deploy.engines._sglang_answers import STREAM, counters, measured, streamed, totals, wants_ids
 from deploy.engines._sglang_explain import DIALECT, FATAL, explain
 from deploy.engines._sglang_flags import ELSEWHERE
 from deploy.engines._sglang_log import WORDS, marks, order, progress
 from deploy.engines._sglang_ports import ports
-from deploy.engines._swap import Swap
+from deploy.engines._sglang_swap import swap
 from deploy.engines._written import Written
 from deploy.words import RunPath, Word, path
 
@@ -112,6 +111,7 @@ __all__ = [
     "ports",
     "progress",
     "streamed",
+    "swap",
     "totals",
     "wants_ids",
 ]
@@ -206,8 +206,3 @@ def loaded(answer: Mapping[str, Any]) -> Loaded:
     return Loaded(
         word(answer.get("model_path")), word(answer.get("speculative_draft_model_path")), word(answer.get("version"))
     )
-
-
-def swap(_said: Said) -> Swap:
-    """It is restarted."""
-    return Swap(None, "not known yet")

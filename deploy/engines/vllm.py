@@ -24,9 +24,8 @@ from deploy.engines import (
 from deploy.engines._counts import count, part, word
 from deploy.engines._flags import spelled, words
 from deploy.engines._gauges import Gauges
-from deploy.engines._ports import Said
 from deploy.engines._prometheus import sums
-from deploy.engines._swap import Swap
+from deploy.engines._swap import never
 from deploy.engines._vllm_explain import DIALECT, FATAL, explain
 from deploy.engines._vllm_flags import ELSEWHERE
 from deploy.engines._vllm_log import WORDS, marks, order, progress
@@ -102,6 +101,7 @@ FIELDS = {
 }
 VALUES = {"speculative-config.method": {method: algorithm for algorithm, method in METHODS.items()}}
 GPU_FLAGS: tuple[str, ...] = ()
+swap = never("vLLM takes new weights from a trainer (--weight-transfer-config), none from files beside a server")
 
 __all__ = ["DIALECT", "ELSEWHERE", "FATAL", "WORDS", "explain", "marks", "order", "ports", "progress"]
 
@@ -257,8 +257,3 @@ def totals(metrics: str) -> Totals | None:
         accepted=accepted,
         requests=found.get("vllm:request_success"),
     )
-
-
-def swap(_said: Said) -> Swap:
-    """It is restarted."""
-    return Swap(None, "vLLM has no way to exchange a draft's weights")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from deploy import asking, identity, scrub
+from deploy import asking, identity, scrub, weights
 from deploy.engines import Loaded
 from deploy.errors import NotReady
 from deploy.findings import Finding
@@ -33,6 +33,7 @@ def health(node: Node, remote: Remote) -> str:
             evidence=f"pid {_pids(before)}, then {_pids(after)}",
             remedy="does something restart it? deploy logs",
         )
+    weights.hold(node, remote)
     findings = [*after.findings, *_checkpoints(node, remote, wished, after.paths)]
     _tell(remote, findings, after, served=node.served_name, loaded=asdict(loaded) if loaded else None)
     return f"serves {node.served_name}, by pid {_pids(after)}"

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from deploy import described, host, secret, state, swapping, weights
+from deploy import described, host, state, swapping, weights
 from deploy.checkpoint import hot
 from deploy.errors import Locked, NotSwapped, RemoteFailed
 from deploy.plan import Node
@@ -93,22 +93,19 @@ def _torn(name: str, why: str) -> NotSwapped:
 
 
 def _request(node: Node, remote: Remote, current: Run, left_out: list[str]) -> dict[str, Any]:
-    place, served = remote.place, current.node
-    swap, lease = swapping.offered(node, place), remote.lease
-    if swap.api is None or lease is None or node.draft is None or served is None or served.draft is None:
+    place, served, lease = remote.place, current.node, remote.lease
+    asked = weights.asked(node, remote)
+    if asked is None or lease is None or node.draft is None or served is None or served.draft is None:
         raise RuntimeError("nothing may be exchanged")
     return {
+        **asked,
         "lock": lease.path,
         "token": lease.token,
         "server": current.server,
         "new": place.run,
-        "url": f"http://127.0.0.1:{node.port}",
-        "keys": secret.keys_of(current, remote),
-        "ranks": node.profile.parallel.tp,
         "draft": f"{place.folder}/{node.draft.served}",
         "before": f"{current.folder}/{served.draft.served}",
         "left_out": left_out,
-        "api": swap.api.to_json(),
         "links": described.switch(place),
         "expected": weights.expected(node, remote),
     }
