@@ -12,7 +12,7 @@ from deploy.remote import Remote
 def of(node: Node, remote: Remote, asked: Set) -> On:
     """Of which run on which hosts, of what model and draft, by what question."""
     wish, place = node.profile.bench, remote.place
-    loaded = (place.current.manifest if place.adopted and place.current else None) or {}  # when it was launched
+    loaded = (place.current.manifest if place.warm and place.current else None) or {}  # when it was launched
     return On(
         run=place.run,
         hosts=remote.mates,

@@ -51,7 +51,7 @@ def _ask(node: Node, remote: Remote, put: Put) -> None:
     """Put (name, text) of each file as it comes, and (END, why no more comes)."""
     model = node.profile.model.path
     paths = [path for path in (model, remote.place.machine.work) if path.startswith("/")]
-    words = (host.source("evidence"), remote.place.folder, str(node.port), str(LOOKING), *paths)
+    words = (host.source("evidence"), remote.place.server, str(node.port), str(LOOKING), *paths)
     try:
         process = remote.spawn(*remote.interpreter, *words, deadline=PATIENCE)
         try:

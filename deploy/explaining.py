@@ -23,7 +23,7 @@ from deploy.state import Run
 HEAD, TAIL = 256 << 10, 2 << 20  # bytes of a host's log: how it began, and how it ended
 SILENT = 60.0  # seconds without a line after which a server that is not ready is asked what it waits for
 # What `logcap` took off the log's beginning lies in server.log.1.
-READ = """cd -- "$3" && stat -c %Y server.log && date +%s || exit 1
+READ = """cd -- "$3" && stat -L -c %Y server.log && date +%s || exit 1
 all() { cat server.log.1 server.log 2>/dev/null; }
 if [ "$(all | wc -c)" -le $(($1 + $2)) ]; then all; else all | head -c "$1"; echo; all | tail -c "$2"; fi"""
 
@@ -161,7 +161,7 @@ def _on_host(
 
 def _compilers(remote: Remote, run: Run) -> tuple[str, ...]:
     """The compilers that work for a run."""
-    found = (one for one in processes.read(remote).all if one.run == run.folder and one.name in signs.COMPILERS)
+    found = (one for one in processes.read(remote).all if one.run == run.server and one.name in signs.COMPILERS)
     return tuple(dict.fromkeys(" ".join(one.cmdline)[:200] for one in found))
 
 

@@ -41,14 +41,14 @@ def look(node: Node, remote: Remote, paths: Iterable[tuple[str, str | None]] = (
     found = identity.read(
         remote,
         identity.Question(
-            run=remote.place.folder,
+            run=remote.place.server,
             port=node.port,
             env={**variables, **secret},
             hidden=[name for name in variables if scrub.is_secret(name)],
             paths=tuple(paths),
         ),
     )
-    ours = _ours(found, remote.place.folder)
+    ours = _ours(found, remote.place.server)
     if not ours:
         raise NotReady(f"{remote.host.name}: the server is gone", remedy="deploy logs")
     serving = _launched(found, ours) if node.rank else _answering(found, ours, node, remote)

@@ -69,9 +69,11 @@ def remembered(found: Launched) -> Belongings:
 
 
 def remember(remote: Remote) -> None:
-    """Write down, in the run's folder, what its processes use; no reason for a run to fail where that cannot be."""
+    """Write down, in the folder of the run that launched them, what its processes use; no reason for a run to fail
+    where that cannot be.
+    """
     try:
-        remote.change_python(host.source("remember"), remote.place.folder)
+        remote.change_python(host.source("remember"), remote.place.server)
     except RemoteFailed as error:
         remote.say(f"which shared memory it uses is not written down: {error.what}")
 

@@ -137,7 +137,8 @@ class Loading:
         """It is ready: keep on the host how long its stages took; what the outcome has of it, or ""."""
         startup = self._log.startup
         took = startup.seconds(self._log.now(time.monotonic()))
-        if not startup.whole or self._earlier.kept:  # heard from its middle on, or told before
+        # heard from its middle on, told before, or the start of another run, in whose server a draft was exchanged
+        if not startup.whole or self._earlier.kept or self._remote.place.swaps:
             return ""
         self._remote.say("", phases=took)
         timings.keep(self._node, self._remote, took)

@@ -28,7 +28,7 @@ def found(node: Node, remote: Remote) -> str:
     """What of it the server really has, whoever gave it: a login shell, a wrapper, a machine's environment; "" where
     there is nothing. Environments that may not be read tell nothing.
     """
-    asked = identity.Question(remote.place.folder, node.port, dict.fromkeys(VARIABLES, OFF), hidden=(), paths=())
+    asked = identity.Question(remote.place.server, node.port, dict.fromkeys(VARIABLES, OFF), hidden=(), paths=())
     look = identity.read(remote, asked)
     told = {
         f"{name}={value}"

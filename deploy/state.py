@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deploy import hold, host, lease
@@ -48,6 +48,11 @@ class Run:
             return Node.from_json(self.manifest["node"]) if self.manifest else None
         except (KeyError, TypeError, ValueError):  # pydantic's error is a ValueError
             return None
+
+    @property
+    def swapped(self) -> bool:
+        """Whether its draft was exchanged in the server of another run: it has had no start of its own."""
+        return self.server not in ("", self.folder)
 
     @property
     def good(self) -> bool:
@@ -243,5 +248,6 @@ def reread(remote: Remote, place: Place) -> Run:
     """One run as it is now."""
     current = read(remote).current(place.deployment)
     if current is None or current.id != place.run:
-        return Run(place.run, place.folder, None, None, None, "", "", alive=False, exit="", stopped="")
+        gone = Run(place.run, place.folder, None, None, None, "", "", alive=False, exit="", stopped="")
+        return replace(gone, server=place.server)
     return current

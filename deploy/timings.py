@@ -1,4 +1,6 @@
-"""How long each stage of a start took, kept on the host in the run's folder; what it usually takes there."""
+"""How long each stage of a start took, kept on the host in the folder of the run that launched the server; what it
+usually takes there.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class Earlier:
 
 def read(node: Node, remote: Remote) -> Earlier:
     """Of good runs that served the same model in the same way on this host; nothing where that cannot be read."""
-    words = (remote.place.runs, remote.place.run, FILE, str(MOST))
+    words = (remote.place.runs, remote.place.server.rpartition("/")[2], FILE, str(MOST))
     try:
         found = remote.python(host.source("timings"), *words, timeout=PATIENCE, stdin=json.dumps(_of(node)).encode())
     except DeployError:  # an estimate is no reason to fail; if the host is away, what comes next says so
@@ -48,10 +50,10 @@ def usual(starts: list[Any]) -> dict[str, float]:
 
 
 def keep(node: Node, remote: Remote, seconds: Mapping[str, float]) -> None:
-    """Write it into the run's folder; it counts once the run has passed its gates."""
+    """Write it where the server was launched; it counts once a run of that server has passed its gates."""
     told = {"of": _of(node), "seconds": dict(seconds)}
     try:
-        remote.write(remote.place.folder, {FILE: json.dumps(told, indent=1)})
+        remote.write(remote.place.server, {FILE: json.dumps(told, indent=1)})
     except DeployError:  # the server is ready all the same; a full disk or a lapsed lock is told by the next step
         return
 

@@ -24,7 +24,7 @@ SHORT = 5.0  # seconds of silence that are not worth a word
 SILENT = 60.0  # seconds; the program on the host says every second that it lives
 KEPT = 256 << 10  # characters of the log, for the explanation of a death
 MARKS = 200  # lines from before these, of those that tell how far the server is
-EARLIER = 1 << 20  # bytes of a log that is there already: a server that is adopted may have written for weeks
+EARLIER = 1 << 20  # bytes of a log that is there already: a server that was there may have written for weeks
 
 
 class Tail:
@@ -85,7 +85,7 @@ class Watch:
         self.loading = Loading(node, remote)
         self._node, self._remote = node, remote
         self._doomed, self._closed, self._ended, self._compiles = math.inf, False, False, False
-        words = (host.source("watch"), run.folder, run.pid or "0", run.ticks or "0", str(-EARLIER))
+        words = (host.source("watch"), run.server, run.pid or "0", run.ticks or "0", str(-EARLIER))
         self._process = remote.spawn(*remote.interpreter, *words, deadline=node.profile.ready.deadline + SILENT)
         threading.Thread(target=self._follow, name=f"watch {remote.host.name}", daemon=True).start()
 
@@ -149,7 +149,7 @@ class Watch:
         elif "log" in told:
             self._lines(told["log"])
         elif "from" in told:
-            if told["from"] and self._remote.place.adopted:
+            if told["from"] and self._remote.place.warm:
                 self._get_ready()
         elif "lost" in told:
             self._lose(**told["lost"])

@@ -64,11 +64,13 @@ def marks() -> Served:
 
 
 def server(folder: str) -> str:
-    """The folder of the run that launched the server of this one: of a run whose draft was swapped in, `pid` is a link
-    into that.
+    """The folder of the run that launched the server of this one: of a run whose draft was exchanged in it, `pid` is a
+    link into that, which lies beside this one.
     """
     pid = os.path.join(folder, "pid")
-    return os.path.dirname(os.path.realpath(pid)) if os.path.islink(pid) else folder
+    if not os.path.islink(pid):
+        return folder
+    return os.path.join(os.path.dirname(folder), os.path.basename(os.path.dirname(os.readlink(pid))))
 
 
 def run(folder: str, served: Served) -> Answer:
@@ -99,9 +101,16 @@ def linked(folder: str, name: str, served: Served) -> Answer | None:
 
 
 def living(runs: str, served: Served) -> Answer | None:
-    """Where the link is broken: the run that lives, if one does."""
+    """Where the link is broken: the run that lives, if one does; of those that share its server, the last whose draft
+    came into it (`weights.json`).
+    """
+    runs = os.path.realpath(runs)
     lived = sorted(folder for folder in served if os.path.dirname(folder) == runs and os.path.isdir(folder))
-    return run(lived[-1], served) if lived else None
+    if not lived:
+        return None
+    others = [os.path.join(runs, name) for name in os.listdir(runs) if os.path.join(runs, name) != lived[-1]]
+    came = [one for one in others if server(one) == lived[-1] and os.path.exists(os.path.join(one, "weights.json"))]
+    return run(max(came, default=lived[-1]), served)
 
 
 def source(current: Answer | None, runs: str, served: Served) -> Answer | None:

@@ -13,12 +13,17 @@ from deploy.host.processes import table
 
 
 def launchers(runs: str) -> list[list[str]]:
-    """[the run's folder, pid, start ticks, boot id] of each run whose launch.sh got so far as to write them."""
+    """[the run's folder, pid, start ticks, boot id] of each run whose launch.sh got so far as to write them. Where
+    `pid` is a link, that process is another run's launch, in which this one's draft was exchanged.
+    """
     found = []
     for name in sorted(os.listdir(runs)) if os.path.isdir(runs) else []:
         folder = os.path.join(runs, name)
+        pid = os.path.join(folder, "pid")
+        if os.path.islink(pid):
+            continue
         try:
-            with open(os.path.join(folder, "pid"), encoding="utf-8") as file:
+            with open(pid, encoding="utf-8") as file:
                 words = file.read().split()
         except (OSError, UnicodeDecodeError):
             continue

@@ -53,19 +53,30 @@ class Cap:
     """The manifest's cap in bytes, which may change while the server runs; None: there is none."""
 
     def __init__(self) -> None:
-        self.stamp = 0
+        self.stamp = (0, 0)
         self.cap: int | None = None
 
     def now(self) -> int | None:
+        path = told_in()
         try:
-            stamp = os.stat("manifest.json").st_mtime_ns
+            found = os.stat(path)
+            stamp = (found.st_ino, found.st_mtime_ns)
             if stamp != self.stamp:
-                with open("manifest.json", encoding="utf-8") as manifest:
+                with open(path, encoding="utf-8") as manifest:
                     self.cap = in_bytes(json.load(manifest)["node"]["profile"]["log"]["cap"])
                 self.stamp = stamp
         except (OSError, ValueError, KeyError, TypeError):  # what was said last holds
             pass
         return self.cap
+
+
+def told_in() -> str:
+    """The manifest of the run that is served: of this one, or of the current one, if its draft was exchanged in this
+    server, so that it has a link to our `pid`.
+    """
+    theirs = os.path.join("..", "..", "current")
+    shared = os.path.realpath(os.path.join(theirs, "pid")) == os.path.realpath("pid")
+    return os.path.join(theirs, "manifest.json") if shared else "manifest.json"
 
 
 def in_bytes(written: str | None) -> int | None:

@@ -1,10 +1,11 @@
 """Print the end of a run's log, and go on as it grows: logs.py LINES FOLDER [CURRENT [WORD...]].
 
 LINES below zero: all that is kept. CURRENT is a link to the run whose log is followed: when it leads elsewhere, that
-run's log comes next; "" follows none. Prints the log as it is, but for the run's secrets; with WORDs only lines that
-have one of them, a progress bar's states as lines of their own; before those of a run a line of NEXT, where they
-begin (0, or a later byte where the beginning was cut off), and its folder; and behind those that are there a line of
-STILL and the seconds since something was written. Exit status 1 where it cannot be read.
+run's log comes next, or goes on where it is the same, of the same server; "" follows none. Prints the log as it is, but
+for the run's secrets; with WORDs only lines that have one of them, a progress bar's states as lines of their own;
+before those of a run a line of NEXT, where they begin (0, or a later byte where the beginning was cut off), and its
+folder; and behind those that are there a line of STILL and the seconds since something was written. Exit status 1 where
+it cannot be read.
 Runs on the host: Python >= 3.8, standard library only.
 """
 
@@ -113,6 +114,13 @@ def copy(log: Log, at: int, out: Out) -> int:
         at = begin + len(data)
 
 
+def same(one: str, other: str) -> bool:
+    """Whether both paths lead to the same file, if it is there or was: a run whose draft was exchanged in the server of
+    another one has a link to that one's log.
+    """
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
 def left_alone(seconds: float) -> bool:
     """Whether who listens is gone, waited for so long: a log that is silent would never tell by a broken pipe."""
     listener = select.poll()
@@ -127,6 +135,9 @@ def follow(folder: str, current: str, at: int, out: Out, words: list[str]) -> No
         with contextlib.suppress(FileNotFoundError):  # moved away
             at = copy(log, at, out)
         if now != folder and os.path.exists(os.path.join(now, "server.log")):
+            if same(log.path, os.path.join(now, "server.log")):
+                folder, log = now, Log(now)
+                continue
             out.end()
             folder, log, at, out = now, Log(now), 0, outlet(now, 0, words)
         elif left_alone(LOOK):

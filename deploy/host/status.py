@@ -97,7 +97,7 @@ def owners(port: int, pids: list[int]) -> bool | None:
 def processes(run: Answer, everybody: dict[int, Member], served: Served) -> list[int]:
     """The pids of a run: what its launcher started, and what else says that it is of it."""
     launched = offspring(int(run["pid"]), everybody) if run["alive"] else set()
-    return sorted({*launched, *map(int, served.get(run["folder"], ()))})
+    return sorted({*launched, *map(int, served.get(run["server"], ()))})
 
 
 def part(document: Any, name: str) -> Answer:

@@ -1,8 +1,9 @@
 """How long earlier starts took: timings.py RUNS RUN NAME MOST, and on stdin what makes a start alike, as JSON.
 
-RUNS is the folder of a deployment's runs, RUN the one that is starting, NAME the file that has a start's times:
+RUNS is the folder of a deployment's runs, RUN the one that was launched, NAME the file that has a start's times:
 {"of": what makes it alike, "seconds": {stage: seconds}}. Prints {"good": [seconds, ...], "kept": whether RUN has that
-file}: of the latest runs that are alike and passed their gates, MOST at the most, the latest first.
+file}: of the latest starts that are alike, and of whose servers a run passed its gates, MOST at the most, the latest
+first. Of runs that share a server, NAME is a link to that of the one that launched it: its start counts once.
 Runs on the host: Python >= 3.8, standard library only.
 """
 
@@ -32,13 +33,13 @@ def main(runs: str, own: str, name: str, most: str) -> None:
     except OSError:
         names = []
     alike = json.load(sys.stdin)
-    good: list[object] = []
+    good: dict[str, object] = {}
     for run in names:
-        verdict = document(os.path.join(runs, run, "verdict.json"))
-        told = document(os.path.join(runs, run, name))
+        verdict, path = document(os.path.join(runs, run, "verdict.json")), os.path.join(runs, run, name)
+        told = document(path)
         if verdict.get("holds") is True and told.get("of") == alike and len(good) < int(most):
-            good.append(told.get("seconds"))
-    print(json.dumps({"good": good, "kept": os.path.exists(os.path.join(runs, own, name))}))
+            good.setdefault(os.path.realpath(path), told.get("seconds"))
+    print(json.dumps({"good": list(good.values()), "kept": os.path.exists(os.path.join(runs, own, name))}))
 
 
 main(*sys.argv[1:])

@@ -61,7 +61,7 @@ def _wished(node: Node, remote: Remote, loaded: Loaded | None) -> list[tuple[str
     model = f"{remote.place.machine.home}{path[1:]}" if path.startswith("~/") else path
     wished = [("model", model, loaded.model)]
     if node.draft:
-        wished.append(("draft", f"{remote.place.folder}/{node.draft.served}", loaded.draft))
+        wished.append(("draft", f"{remote.place.server}/{node.draft.served}", loaded.draft))
     return wished
 
 

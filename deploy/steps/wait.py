@@ -39,9 +39,9 @@ def wait(node: Node, remote: Remote) -> str:
     watch = Watch(node, remote, reread(remote, remote.place))
     asked = _Readiness(node, remote, watch, started + node.profile.ready.deadline)
     try:
-        if remote.place.adopted:
+        if remote.place.warm:
             watch.heard.wait(SHORTEST)  # how long its start took counts, though nobody waited for it
-        if not (remote.place.adopted and asked.answers()):
+        if not (remote.place.warm and asked.answers()):
             _poll(asked, watch)
     except RetryError:
         raise _ending(asked, watch, time.monotonic() - started) from None
