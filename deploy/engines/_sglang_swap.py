@@ -42,7 +42,7 @@ def swap(said: Said) -> Swap:
     for refusal in (_settings(said), _version(said.version)):
         if refusal:
             return Swap(None, refusal)
-    if Version(str(said.version)).release > NEWEST.release:
+    if Version(Version(str(said.version)).public) > NEWEST:
         return Swap(API, f"SGLang {said.version} is newer than {NEWEST}, the newest whose hand-over was read")
     return Swap(API)
 
@@ -56,7 +56,7 @@ def _version(text: str | None) -> str:
         return f"SGLang calls itself {text}, as an install does that does not know its version"
     found = "SGLang before 0.5.8 was not read"
     for first, why in VERSIONS:
-        if version.release >= Version(first).release:
+        if version >= Version(first):
             found = f"SGLang {text} cannot: {why}" if why else ""
     return found
 

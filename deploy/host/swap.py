@@ -4,6 +4,7 @@ Runs on the host as `python3 -I -c SOURCE`, standard library only, Python 3.8 an
 
     {"lock": path, "token": its first line while it is ours, "server": the server's folder, "new": the run's id,
      "url": "http://127.0.0.1:30000", "keys": [API keys, the likeliest first], "patience": seconds for an answer (120),
+     "piece": bytes that are handed over at once (512 MiB),
      "ranks": 1, "draft": folder or file of the new draft, "before": of the one that is loaded,
      "left_out": [names of tensors that are never sent], "api": the table's (deploy/engines/_sglang_swap.py),
      "links": [[target, path], ...] that are made once it is proven what is loaded,
@@ -125,7 +126,7 @@ class Handover:
                 raise Unfit(told)
             self.same = not differ(self.new, self.old)
             free = room()
-            self.limit = min(PIECE, free // 2)
+            self.limit = min(self.request.get("piece", PIECE), free // 2)
             self.parts = pieces(self.new, self.limit)
             largest = max(piece.size for piece in self.parts)
             if largest + (1 << 20) > free:

@@ -58,13 +58,16 @@ class Server:
     def checksums(self, ranks: int) -> dict[str, str]:
         """{parameter: checksum} of the draft that is loaded, and of several ranks {"parameter@rank": checksum}."""
         told = self.ask("checksums").get("ranks")
+        each = [rank for rank in told if isinstance(rank, dict)] if isinstance(told, list) else []
         found: dict[str, str] = {}
-        for at, rank in enumerate(told if isinstance(told, list) else []):
-            mark = f"@{_rank(rank, at)}" if ranks > 1 else ""
-            found.update({f"{name}{mark}": str(value) for name, value in rank.get("checksums", {}).items()})
-        if not isinstance(told, list) or len(told) != ranks or not found:
-            count = len(told) if isinstance(told, list) else 0
-            raise Unasked(f"{self.api['checksums'][0]} told {len(found)} checksums of {count} ranks, of {ranks}", 200)
+        for at, rank in enumerate(each):
+            mark, sums = f"@{_rank(rank, at)}" if ranks > 1 else "", rank.get("checksums")
+            found.update(
+                {f"{name}{mark}": str(value) for name, value in sums.items()} if isinstance(sums, dict) else {}
+            )
+        if len(each) != ranks or not found:
+            path = self.api["checksums"][0]
+            raise Unasked(f"{path} told {len(found)} checksums of {len(each)} ranks; there are {ranks}", 200)
         return found
 
     def update(self, pickled: bytes, ranks: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Iterator
 
@@ -24,7 +25,8 @@ class Talk:
 
     def __init__(self, server: Server, fence: Fence, ranks: int) -> None:
         self.server, self.fence, self.ranks = server, fence, ranks
-        self.prefix = f"torch_{os.getpid()}_{os.urandom(4).hex()}_"  # of names in shared memory, as torch makes them
+        # of names in shared memory: like torch's own, which are known for what they are where they are left over
+        self.prefix = f"torch_{os.getpid()}_{int.from_bytes(os.urandom(4), sys.byteorder)}_"
         self.names = 0
         self.paused = self.sent = False
         self.update = "closed"
