@@ -187,7 +187,7 @@ def serving(installed: Installed, folder: Path, draft: Path, ranks: int = 1) -> 
     running = Running(process, port)
     try:
         ready = READY["sglang"].encode()
-        until(lambda: ready in log.read_bytes() or process.poll() is not None, 180, "its ready line")
+        until(lambda: ready in log.read_bytes() or process.poll() is not None, 400, "its ready line")
         assert process.poll() is None, log.read_text()[-3000:]
         yield Server(running, folder, ranks)
     finally:
