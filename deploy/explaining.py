@@ -148,15 +148,16 @@ def _on_host(
     name = engine or (run.node.profile.engine.name if run.node else logfile.recognised(log, engines.every()))
     seen = Seen(known=known, exit=int(run.exit) if run.exit.isdigit() and not run.alive else None)
     found = _account(remote.host.name, name, engines.load(name), log, seen)
-    # its log may no longer say so, or never does, as that of a follower
-    found = replace(found, ready=found.ready or run.verdict is not None)
+    # its log may no longer say so, or never does, as that of a follower; a draft came only into what was ready
+    found = replace(found, ready=found.ready or run.verdict is not None or run.swapped)
     if run.alive and not found.ready and not found.told and written.isdigit() and now.isdigit():
         quiet = float(int(now) - int(written))
         if quiet >= SILENT:
             seen = replace(seen, silent=quiet, compilers=_compilers(remote, run))
             found = _account(remote.host.name, name, engines.load(name), log, seen)
         return replace(found, how=f"run {run.id} lives, its last line is {quiet:.0f} s old")
-    return replace(found, how=f"run {run.id} {'lives' if run.alive else run.ending}")
+    of = f", in the server of run {run.server.rpartition('/')[2]}" if run.swapped else ""
+    return replace(found, how=f"run {run.id}{of} {'lives' if run.alive else run.ending}")
 
 
 def _compilers(remote: Remote, run: Run) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from deploy.state import Machine, Run
 
 PATIENCE = 10.0  # seconds for each question; a server has 5 of them
 
-State = Literal["serving", "loading", "following", "not answering", "stopped", "dead"]
+State = Literal["serving", "loading", "following", "not answering", "swapping", "torn", "stopped", "dead"]
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _engine(run: Run) -> engines.Engine | None:
 
 def _doing(told: Mapping[str, Any], engine: engines.Engine | None) -> Doing:
     ready = told.get("ready") or {}
-    at = {name: told[name] for name in ("exit", "stopped", "ready_at") if name in told}
+    at = {name: told[name] for name in ("exit", "stopped", "ready_at", "torn_at") if name in told}
     speed = live(engine, told.get("metrics", ""), told.get("log", "")) if engine else Live()
     return Doing(tuple(told["pids"]), ready.get("status"), ready.get("error", ""), told.get("ours"), speed, at)
 
@@ -118,8 +118,10 @@ def live(engine: engines.Engine, metrics: str, log: str) -> Live:
     return Live(over.length, found.tokens_per_second) if over else found
 
 
-def derive(run: Run, doing: Doing, node: Node | None) -> tuple[State, str]:
-    """The state of a run, and in words why, where that needs some."""
+def derive(run: Run, doing: Doing, node: Node | None, busy: str = "") -> tuple[State, str]:
+    """The state of a run, and in words why, where that needs some. `busy` is who has the host's lock, and for what: an
+    exchange of a draft that nobody is at any more has broken off.
+    """
     if not run.alive and not run.left:
         return ("stopped" if run.stopped or not run.pid else "dead"), run.ending
     # its server has ended, and left processes behind: vLLM's engine outlives an API server that was killed
@@ -128,6 +130,10 @@ def derive(run: Run, doing: Doing, node: Node | None) -> tuple[State, str]:
         return ("dead" if run.exit and found != "serving" else found), run.ending
     if run.stopped:
         return _answers(doing, node)[0], f"told to end, {run.stopped}"
+    if run.torn and busy:
+        return "swapping", f"its draft is exchanged, and requests wait: {busy}"
+    if run.torn:
+        return "torn", state.TORN
     return _answers(doing, node)
 
 

@@ -22,6 +22,8 @@ from deploy.inventory import Host
 from deploy.plan import Node
 from deploy.remote import Remote
 
+TORN = "an exchange of its draft broke off: it is paused, and which one is loaded is not known"
+
 
 @dataclass(frozen=True)
 class Run:

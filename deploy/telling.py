@@ -17,6 +17,8 @@ from deploy.standing import Standing
 from deploy.state import Machine, Run
 
 Row = dict[str, Any]
+# What tells when a state began.
+SINCE = {"stopped": "stopped", "dead": "exit", "serving": "ready_at", "torn": "torn_at", "swapping": "torn_at"}
 COLUMNS = tuple("host deployment model draft run state since pid port gpus accept tok/s drift why hold".split())
 
 
@@ -62,7 +64,7 @@ def of_host(host: str, found: Standing, wanted: str | None, drifting: drift.Drif
 
 def _row(name: str, run: Run, found: Standing, drifting: drift.Drift) -> Row:
     node, doing = run.node, found.of(run)
-    state, why = standing.derive(run, doing, node)
+    state, why = standing.derive(run, doing, node, found.machine.busy)
     if node is None and not why:
         why = "its manifest cannot be read"
     lives = run.alive or run.left > 0
@@ -74,13 +76,15 @@ def _row(name: str, run: Run, found: Standing, drifting: drift.Drift) -> Row:
         row["why"] = "; ".join(
             filter(None, (why, f"tried in place of run {run.instead}: deploy rollback brings that back"))
         )
-    began = doing.at.get({"stopped": "stopped", "dead": "exit", "serving": "ready_at"}.get(state, ""))
+    began, draft = doing.at.get(SINCE.get(state, "")), (run.draft or "").rpartition("/")[2] or None
     return {
         **row,
         "pid": run.pid if lives else None,
         "port": node.port,
         "model": node.served_name,
-        "draft": (run.draft or "").rpartition("/")[2] or None,
+        "draft": draft,
+        "loaded": None if run.torn else draft,
+        "server": run.server.rpartition("/")[2],
         "draft_from": said.get("ckpt") or (node.draft.source if node.draft else None),
         "engine": f"{node.profile.engine.name} {said.get('engine_version') or ''}".strip(),
         "since": moment(said.get("at") if began is None else began - found.ahead),

@@ -30,13 +30,15 @@ COLOURS = {
     "serving": "green",
     "following": "green",
     "loading": "yellow",
+    "swapping": "yellow",
     "asking": "dim",
     "dead": "bold red",
     "unreachable": "bold red",
     "not answering": "bold red",
+    "torn": "bold red",
 }
 NARROW = tuple(name for name in telling.COLUMNS if name not in ("run", "pid", "port"))
-TROUBLE = ("dead", "unreachable", "not answering")
+TROUBLE = ("dead", "unreachable", "not answering", "torn")
 TOLD = ("deployment", "state", "run", "why", "drift", "hold")  # a change of these is worth a line
 
 

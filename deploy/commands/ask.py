@@ -44,6 +44,7 @@ def ask(options: Options, system: str, max_tokens: int, temperature: float, time
 
     from deploy import answer, running, walking
     from deploy.session import Session
+    from deploy.state import TORN
 
     prompt, words = _split(options.words)
     options = replace(options, words=words)
@@ -54,6 +55,8 @@ def ask(options: Options, system: str, max_tokens: int, temperature: float, time
         run = found.runs[head.host.name]
         if not run.alive and not run.left:
             raise NotReady(f"{head.host.name}: run {run.id} does not run: {run.ending}", remedy="deploy status")
+        if run.torn and not session.machines[head.host.name].busy:  # while somebody exchanges it, requests only wait
+            raise NotReady(f"{head.host.name}: run {run.id}: {TORN}", remedy=f"deploy restart profile={found.name}")
         walking.learn(head, session)
         asked = answer.question(head, prompt, system=system, max_tokens=max_tokens, temperature=temperature)
         told = answer.Answer(session.hidden)

@@ -111,14 +111,14 @@ class Reader:
             process.close()
 
     def document(self) -> dict[str, Any]:
-        """The phases that were read."""
+        """The phases that were read, of the run that was launched: one whose draft was exchanged later has no start."""
         start = self.starts.start if self.starts else None
         told = start.document(time.monotonic()) if start else {}
-        return {"run": self.run.id, "alive": self.run.alive, **told}
+        return {"run": self.run.server.rpartition("/")[2], "alive": self.run.alive, **told}
 
     def _read(self, current: str) -> Process:
         lines, words = ("-1", self.starts.words) if self.starts else (str(self.lines), ())
-        argv = (*self.remote.interpreter, host.source("logs"), lines, self.run.folder, current, *words)
+        argv = (*self.remote.interpreter, host.source("logs"), lines, self.run.server, current, *words)
         return self.remote.spawn(*argv, deadline=LONGEST)
 
     def _print(self, process: Process, following: bool) -> None:

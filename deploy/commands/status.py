@@ -13,7 +13,7 @@ from deploy.options import Options
 @click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
 @click.option("--every", type=Finite(min=0.5), default=5.0, metavar="SECONDS", help="How often, with --watch: 5.")
 def status(options: Options, *, watch: bool, every: float) -> int:
-    """Say what is deployed on each host: stopped, loading, serving, not answering or dead, derived there and now.
+    """Say what is deployed on each host: stopped, loading, serving, swapping, torn, not answering or dead, as of now.
 
     Of a server over several hosts the first one tells; another that does not answer itself is following. `accept` and
     `tok/s` are the last that the server told; `drift` names the profile's keys that no longer say what runs.

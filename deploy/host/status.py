@@ -9,6 +9,7 @@ Runs on the host: Python >= 3.8, standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -28,7 +29,9 @@ METRICS = 4 << 20  # bytes of them that are read; SGLang's and vLLM's have some 
 LOG = 256 << 10  # bytes of the log's end
 LINES = 200  # that are told of each, the last ones
 API_KEY = "api-key"  # the flag of the secret that a request must carry
-FILES = {"exit": "exit", "stopped": "stopped", "ready_at": "phases.json"}  # whose time tells when that was
+# Whose time tells when that was, the first that is there: of a run that had no start of its own, of its draft's coming.
+FILES = {"exit": ["exit"], "stopped": ["stopped"], "ready_at": ["phases.json"], "torn_at": ["swap.json"]}
+EXCHANGED = {**FILES, "ready_at": ["weights.json", "phases.json"]}
 
 
 def get(port: int, path: str, key: str, most: int, patience: float) -> Answer:
@@ -106,14 +109,16 @@ def part(document: Any, name: str) -> Answer:
     return found if isinstance(found, dict) else {}
 
 
-def times(folder: str) -> Answer:
-    """When it ended, was told to end, became ready: the times of what was written then."""
-    found = {}
-    for name, file in FILES.items():
-        try:
-            found[name] = os.stat(os.path.join(folder, file)).st_mtime
-        except OSError:
-            continue
+def times(run: Answer) -> Answer:
+    """When it ended, was told to end, became ready, or an exchange of its draft began which is not over: the times of
+    what was written then.
+    """
+    found: Answer = {}
+    for name, files in (FILES if run["server"] == run["folder"] else EXCHANGED).items():
+        for file in files:
+            with contextlib.suppress(OSError):
+                folder = run["server" if file == "swap.json" else "folder"]
+                found.setdefault(name, os.stat(os.path.join(folder, file)).st_mtime)
     return found
 
 
@@ -166,9 +171,10 @@ def answer(work: str, lock_file: str, engines: str) -> Answer:
     asked = side_by_side({folder: partial(ask, run, pids[folder], known) for folder, run in living.items()})
     late = {"ready": {"status": None, "error": "timeout"}}
     doing = {}
-    for folder in (run["folder"] for run in runs):
+    for run in runs:
+        folder = run["folder"]
         heard = asked.get(folder, late) if folder in living else {}
-        doing[folder] = {**times(folder), "pids": pids.get(folder, []), **heard}
+        doing[folder] = {**times(run), "pids": pids.get(folder, []), **heard}
     return {"now": time.time(), "state": state, "doing": doing}
 
 

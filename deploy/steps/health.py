@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from deploy import asking, identity, scrub, weights
+from deploy import asking, identity, scrub, state, weights
 from deploy.engines import Loaded
 from deploy.errors import NotReady
 from deploy.findings import Finding
@@ -14,6 +14,10 @@ from deploy.remote import Remote
 
 def health(node: Node, remote: Remote) -> str:
     """Prove that what answers is what was launched"""
+    current = remote.place.current
+    if remote.place.adopted and current and current.torn:
+        remedy = f"deploy restart profile={node.deployment}"
+        raise NotReady(f"{remote.host.name}: run {current.id}: {state.TORN}", remedy=remedy)
     before = identity.look(node, remote)
     if node.rank:  # nobody asks it anything; what it is, its processes show
         _tell(remote, before.findings, before)

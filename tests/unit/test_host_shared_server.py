@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -138,6 +139,17 @@ def test_what_it_shared_is_undone_before_a_server_of_its_own_is_launched_there(k
     subprocess.run(["sh", "-c", UNSHARE, "sh", str(kimi.runs / "r2"), *TELLING], check=True)
     assert kimi.now() == alive(kimi, "r2", alive=False, server=str(kimi.runs / "r2"))
     assert (kimi.runs / "r1" / "pid").exists()
+
+
+def test_it_is_ready_since_its_draft_came_and_torn_since_an_exchange_began(kimi):
+    kimi.write("r1", phases__json="{}")
+    kimi.swap("r2")
+    for name, file, at in (("r1", "phases.json", 1000), ("r2", "weights.json", 2000)):
+        os.utime(kimi.runs / name / file, (at, at))
+    kimi.write("r1", swap__json="{}")
+    os.utime(kimi.runs / "r1" / "swap.json", (3000, 3000))
+    told = asked("status", kimi.work, "/nowhere/lock", "{}")["doing"][str(kimi.runs / "r2")]
+    assert told == {"ready_at": 2000.0, "torn_at": 3000.0, "pids": [kimi.server.pid], "ready": None}
 
 
 def test_the_log_is_capped_as_the_run_that_serves_wishes(kimi, monkeypatch):

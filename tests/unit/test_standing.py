@@ -87,6 +87,21 @@ CASES = {
         "serving",
         "has lost its launcher",
     ),
+    "an exchange of its draft broke off": (
+        replace(RUN, torn=True),
+        Doing(status=200, ours=True, at=READY),
+        NODE,
+        "torn",
+        "which one is loaded is not known",
+    ),
+    "a torn one died": (replace(DEAD, torn=True, exit="1"), Doing(), NODE, "dead", "died with exit code 1"),
+    "a torn one is told to end": (
+        replace(RUN, torn=True, stopped="by deploy at 12:00"),
+        Doing(error="refused", at=READY),
+        NODE,
+        "not answering",
+        "told to end",
+    ),
     "its manifest cannot be read": (RUN, Doing(), None, "loading", ""),
 }
 
@@ -98,6 +113,12 @@ def test_the_state_is_derived(case):
     assert found == state
     assert why in words
     assert bool(why) == bool(words)
+
+
+def test_what_is_exchanged_by_somebody_is_not_torn():
+    torn = replace(RUN, torn=True)
+    found, why = standing.derive(torn, Doing(status=200, ours=True), NODE, "me@here (pid 7): deploy restart")
+    assert (found, "requests wait: me@here" in why) == ("swapping", True)
 
 
 # ---- from what a host answers ---------------------------------------------------------------------------------------
@@ -176,6 +197,15 @@ def test_since_is_by_our_own_clock():
     (other,) = rows()
     assert (row["since"], row["launched"]) == (telling.moment(600.0), telling.moment(500.0))
     assert other["since"] == telling.moment(1000.0)
+
+
+def test_what_came_into_the_server_of_another_run_is_told_with_that_one():
+    exchanged = {"server": "/w/r0", "draft": "/w/releases/abc"}
+    (row,) = rows(run=exchanged)
+    assert (row["run"], row["server"], row["loaded"]) == ("r1", "r0", "abc")
+    (row,) = rows(run={**exchanged, "torn": True}, doing={"torn_at": 3000.0})
+    assert (row["state"], row["draft"], row["loaded"]) == ("torn", "abc", None)
+    assert row["since"] == telling.moment(3000.0)
 
 
 def test_a_stopped_run_has_neither_pid_nor_gpus_nor_drift_and_says_since_when():
