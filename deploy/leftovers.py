@@ -24,7 +24,7 @@ SECOND = 1.0  # by which a segment seems older: the kernel tells its time in who
 PATTERNS = (
     r"sgl_shm_.+_(?P<pid>\d+)_[0-9a-f]+",
     r"multi_tokenizer_args_(?P<pid>\d+)",
-    r"torch_(?P<pid>\d+)_\d+_\d+",
+    r"torch_(?P<pid>\d+)_[0-9a-f]+_\d+",  # and deploy/host/swap.py, whose pieces a server opens as it does torch's
     r"sem\.loky-(?P<pid>\d+)-.+",
     r"__KMP_REGISTERED_LIB_(?P<pid>\d+)_\d+",
     r"sglang_loads_.+\.shm",

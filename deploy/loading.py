@@ -109,7 +109,11 @@ class Loading:
         self._said = time.monotonic()
 
     def hear(self, lines: Sequence[str]) -> None:
-        """What came of the log at once: all of it is heard, its end is shown."""
+        """What came of the log at once: all of it is heard, its end is shown. Nothing where a draft was exchanged: what
+        the log tells of a start is of another run's.
+        """
+        if self._remote.place.swaps:
+            return
         heard = time.monotonic()
         for line in lines[:-SHOWN]:
             self._log.line(line, heard)
@@ -137,8 +141,7 @@ class Loading:
         """It is ready: keep on the host how long its stages took; what the outcome has of it, or ""."""
         startup = self._log.startup
         took = startup.seconds(self._log.now(time.monotonic()))
-        # heard from its middle on, told before, or the start of another run, in whose server a draft was exchanged
-        if not startup.whole or self._earlier.kept or self._remote.place.swaps:
+        if not startup.whole or self._earlier.kept:  # heard from its middle on, or told before
             return ""
         self._remote.say("", phases=took)
         timings.keep(self._node, self._remote, took)

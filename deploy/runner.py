@@ -169,9 +169,8 @@ def _way_back(course: Course, error: DeployError) -> None:
     place = course.remote(head).place
     good = place.current if place.current and place.current.good else place.previous
     if good:
-        way = (
-            f"the last good run, {good.id}, is stopped; this brings it back: deploy rollback profile={head.deployment}"
-        )
+        gone = "is stopped" if "stop" in course.done else "is not loaded any more"
+        way = f"the last good run, {good.id}, {gone}; this brings it back: deploy rollback profile={head.deployment}"
         error.remedy = "\n".join(part for part in (error.remedy, way) if part)
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import sys
@@ -44,11 +45,24 @@ def shared(folder: str) -> dict[str, Any]:
         return {}
 
 
+def handed(folder: str) -> list[Any]:
+    """What a hand-over of weights that broke off has left in shared memory: its mark says how its pieces are called."""
+    try:
+        with open(os.path.join(folder, "swap.json"), encoding="utf-8") as file:
+            prefix = str(json.load(file)["shm"])
+        pieces = glob.glob(os.path.join("/dev/shm", glob.escape(prefix) + "*")) if prefix.startswith("torch_") else []
+        found = [(os.lstat(path), path) for path in pieces]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return []
+    return [[about.st_dev, about.st_ino, path] for about, path in found]
+
+
 def answer(runs: str) -> dict[str, Any]:
     told, begun = table(), launchers(runs)
     first = next((str(one["start_ticks"]) for one in told["processes"] if one["pid"] == 1), "")
     boot = [told["boot_id"], first]
     used = [found for folder, *_ in begun if (found := shared(folder)) and found["boot"] == boot]
+    used += [{"files": pieces, "segments": []} for folder, *_ in begun if (pieces := handed(folder))]
     return {**told, "launchers": begun, "shared": used}
 
 

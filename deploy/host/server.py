@@ -51,10 +51,22 @@ def places(said: list[str], cwd: str, environ: dict[str, str]) -> dict[str, str]
     return {**found, said[0]: program} if program else found
 
 
-def links(said: list[str]) -> dict[str, str]:
-    """{a whole path of the words that goes over links: where it leads}."""
+def serving(run: str) -> str:
+    """The run that a server of ours, launched as `run`, serves now: another draft may have come into it."""
+    current = os.path.realpath(os.path.join(run, "..", "..", "current"))
+    same = os.path.realpath(os.path.join(current, "pid")) == os.path.realpath(os.path.join(run, "pid"))
+    return current if run and same else run
+
+
+def links(said: list[str], run: str) -> dict[str, str]:
+    """{a whole path of the words that goes over links: where it leads}; into `run`, where it leads for what serves."""
     parts = {part for text in said for part in (text, text.partition("=")[2]) if part.startswith("/")}
-    return {path: os.path.realpath(path) for path in parts if os.path.exists(path) and os.path.realpath(path) != path}
+    now, found = serving(run), {}
+    for path in parts:
+        real = os.path.realpath(now + path[len(run) :] if run and path.startswith(run + "/") else path)
+        if os.path.exists(real) and real != path:
+            found[path] = real
+    return found
 
 
 def main(pid: str) -> None:
@@ -65,7 +77,9 @@ def main(pid: str) -> None:
     except OSError as error:
         answer["error"] = type(error).__name__
     else:
-        answer.update(argv=argv, environ=environ, cwd=cwd, places=places(argv, cwd, environ), links=links(argv))
+        run = environ.get("DEPLOY_SERVER", "")
+        answer.update(argv=argv, environ=environ, cwd=cwd, places=places(argv, cwd, environ), links=links(argv, run))
+        answer["serving"] = serving(run)
     print(json.dumps(answer))
 
 

@@ -101,6 +101,7 @@ class Run(Part):
     profile_yaml: str = ""
     project: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, Any] = Field(default_factory=dict)
+    servers: dict[str, str] = Field(default_factory=dict)  # {host: the run in whose server its draft was exchanged}
     launches: dict[str, str] = Field(default_factory=dict)  # {host: its launch script}
     folder: str = ""  # of the record
 

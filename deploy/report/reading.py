@@ -55,6 +55,7 @@ def run(kept: Kept) -> Run:
         profile_yaml=_text(kept.folder / "profile.yaml"),
         project=dict(kept.project),
         versions=dict(kept.versions),
+        servers=kept.servers,
         launches=dict(_launches(kept)),
         folder=str(kept.folder),
     )

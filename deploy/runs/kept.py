@@ -58,6 +58,12 @@ class Kept:
         """Where it stood when it ended."""
         return reduce(fold, self.events, State())
 
+    @property
+    def servers(self) -> dict[str, str]:
+        """By host, the run in whose server the draft of this one was exchanged, which had no start of its own."""
+        told = [(event.host, event.facts.get("exchange")) for event in self.events]
+        return {host: str(said.get("server")) for host, said in told if host and isinstance(said, Mapping)}
+
     @cached_property
     def summary(self) -> RunSummary:
         return record.summary(self.folder)

@@ -43,6 +43,7 @@ def document(run: Kept) -> dict[str, Any]:
         "folder": str(run.folder),
         "verdict": dict(run.verdict),
         "steps": steps,
+        "servers": run.servers,
         "phases": {name: dict(host.phases) for name, host in run.hosts.items() if host.phases},
         "findings": [event.to_json() for event in state.findings],
         "failures": [event.to_json() for event in state.failures],

@@ -61,7 +61,7 @@ def _without_run(told: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     if not run:
         return told["argv"], []
     argv: list[str] = []
-    notes = [f"it was launched by this tool: {run}/manifest.json has its own profile"]
+    notes = [f"it was launched by this tool: {told['serving']}/manifest.json has its own profile"]
     for word in told["argv"]:
         if word in (f"{run}/secrets.yaml", f"{run}/secrets"):
             argv.pop()

@@ -46,7 +46,9 @@ def swap(node: Node, remote: Remote) -> str:
         remote.change(UNSHARE, place.folder, *TELLING)  # what is launched in this folder has its own
         raise
     remote.write(place.folder, {weights.NAME: json.dumps(answer, indent=1)})
-    return _told(answer)
+    launched, told = current.server.rpartition("/")[2], {name: answer.get(name) for name in ("bytes", "seconds", "why")}
+    remote.say("", exchange={"server": launched, "instead": current.id, **told})
+    return f"in the server of run {launched}: {_told(answer)}"
 
 
 def _exchanged(node: Node, remote: Remote, current: Run, left_out: list[str]) -> Mapping[str, Any]:

@@ -152,6 +152,40 @@ def test_it_is_ready_since_its_draft_came_and_torn_since_an_exchange_began(kimi)
     assert told == {"ready_at": 2000.0, "torn_at": 3000.0, "pids": [kimi.server.pid], "ready": None}
 
 
+def test_what_a_torn_exchange_left_in_shared_memory_is_known_by_its_mark(kimi):
+    name = f"torch_4194305_{os.urandom(4).hex()}_"
+    kimi.swap("r2")
+    kimi.write("r1", swap__json=json.dumps({"new": "r3", "shm": name, "since": 0}))
+    piece = Path("/dev/shm") / f"{name}1"
+    piece.write_bytes(b"weights")
+    try:
+        about = piece.stat()
+        assert asked("launched", kimi.runs)["shared"] == [
+            {"files": [[about.st_dev, about.st_ino, str(piece)]], "segments": []}
+        ]
+    finally:
+        piece.unlink()
+    for spoilt in ("", "[]", '{"shm": 3}', '{"shm": "nccl-"}'):
+        kimi.write("r1", swap__json=spoilt)
+        assert asked("launched", kimi.runs)["shared"] == []
+
+
+def test_a_process_is_told_with_the_draft_that_came_into_it(kimi):
+    for name in ("r1", "r2"):
+        (kimi.work / f"draft-{name}").mkdir()
+    kimi.swap("r2")
+    for name in ("r1", "r2"):
+        (kimi.runs / name / "draft").symlink_to(kimi.work / f"draft-{name}")
+    argv, mark = ["sh", "-c", "read line", str(kimi.runs / "r1" / "draft")], {"DEPLOY_SERVER": str(kimi.runs / "r1")}
+    with subprocess.Popen(argv, env=mark, stdin=subprocess.PIPE) as process:
+        try:
+            until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sh\n", 10)
+            told = asked("server", str(process.pid))
+        finally:
+            process.kill()
+    assert (told["serving"], told["links"][argv[3]]) == (str(kimi.runs / "r2"), str(kimi.work / "draft-r2"))
+
+
 def test_the_log_is_capped_as_the_run_that_serves_wishes(kimi, monkeypatch):
     """The companion of the server was launched in the folder of the first."""
     kimi.swap("r2")

@@ -52,6 +52,7 @@ FATES: dict[str, tuple[Leftovers, Belongings, str]] = {
     ),
     "an engine's without a pid": (seen(item("sglang_loads_x_1f.shm")), Belongings(), "kept: nobody has it open, but"),
     "torch's": (seen(item("torch_40_123_0")), Belongings(), "dead: pid 40 in its name is gone"),
+    "a hand-over's": (seen(item("torch_40_0a1b2c3d_1")), Belongings(), "dead: pid 40 in its name is gone"),
     "anybody's": (seen(item("psm_0a1b2c3d")), Belongings(), "kept: nobody has it open, but whose it was"),
     "anybody's, used by whom we ended": (seen(item("psm_0a1b2c3d")), OURS, "dead: a process that was ended used it"),
     "another file with its name": (seen(item("psm_0a1b2c3d", inode=8)), OURS, "kept: nobody has it open, but"),

@@ -226,6 +226,28 @@ def test_stages_that_the_start_told_itself_count(runs):
     ]
 
 
+def test_a_draft_that_came_into_the_server_of_another_run_has_no_start(runs):
+    folder = made("up", runs)
+    lines = (folder / "events.jsonl").read_text().splitlines()
+    end = next(number for number, line in enumerate(lines) if '"ready after 94 s"' in line)
+    begun = next(number for number, line in enumerate(lines) if '"wait"' in line and '"step_started"' in line)
+    at = {"at": json.loads(lines[begun])["at"], "host": "gpu1", "step": "swap"}
+    exchange = {"server": "20261201-07-x", "bytes": 1, "seconds": {"paused": 0.1}}
+    swap = [
+        {**at, "kind": "step_started"},
+        {**at, "kind": "said", "facts": {"exchange": exchange}},
+        {**at, "kind": "step_ended", "text": "in the server of run 20261201-07-x", "facts": {"seconds": 0.5}},
+    ]
+    lines[begun + 1 : end] = []  # of its `wait`, nothing is told but the end
+    lines[begun:begun] = map(json.dumps, swap)
+    (folder / "events.jsonl").write_text("\n".join(lines) + "\n")
+    (told,) = document(folder).runs
+    assert (told.servers, told.stages) == ({"gpu1": "20261201-07-x"}, ())
+    read = rendered(document(folder))
+    assert "that of run 20261201-07-x" in read.text
+    assert next(span.seconds for span in told.spans if span.step == "swap") == 0.5
+
+
 def test_what_was_begun_when_the_client_died_is_left(runs):
     (told,) = document(made("killed", runs)).runs
     assert told.exit_code is None

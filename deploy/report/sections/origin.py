@@ -55,8 +55,13 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     yield "exit code", "none: the client did not end it" if run.exit_code is None else str(run.exit_code)
     yield "hosts", ", ".join(run.hosts)
     yield "decided", "; ".join(run.decided)
+    yield "server", "\n".join(f"{_on_host(host, run)}that of run {one}" for host, one in run.servers.items())
     yield "record", run.folder
     yield "evidence", "\n".join(run.evidence)
+
+
+def _on_host(host: str, run: Run) -> str:
+    return f"on {host}, " if len(run.hosts) > 1 else ""
 
 
 def _on(on: On) -> Iterator[tuple[str, str]]:

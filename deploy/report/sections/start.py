@@ -10,9 +10,9 @@ from deploy.report.document import Run, Span
 
 KINDS = ("step", "stage of the start", "failed", "left")
 PARTS = {
-    "checks and files": ("preflight", "agree", "push", "prepare", "recall"),
+    "checks and files": ("preflight", "agree", "match", "push", "prepare", "recall"),
     "stop and free": ("stop", "free", "stopped"),
-    "start": ("launch", "wait", "health"),
+    "start": ("launch", "swap", "wait", "health"),
     "proof": ("smoke", "bench", "gate", "ready"),
 }
 MOST = 40  # hosts in a picture
