@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A server that looks like SGLang 0.5.23 from outside, and misbehaves on demand: a stand-in for tests.
+"""A server that looks like SGLang from outside, and misbehaves on demand: a stand-in for tests.
 
     fake_server.py --model-path M --port P [--fake NAME=VALUE]... [any other flag: ignored]
 
@@ -8,6 +8,8 @@ in the environment as one JSON object, FAKE='{"silent_at": "graphs"}'. A name th
 It prints SGLang's own log lines in its order of phases (PHASES), opens its port only after "loading" as SGLang does,
 and speaks as much of its HTTP as the tool needs. As an engine's `python` it also plays the interpreter: it takes
 `-m sglang.launch_server ...`, and with `-c CODE` runs the code with a distribution `sglang` installed, which has flags.
+It reads the draft that it is given, and with a `version` from 0.5.21 on takes another one while it serves: what is
+loaded, and how that shows, is told by fake_sglang.draft and fake_sglang.weights. It plays 0.5.20 where nothing is said.
 Whatever happens, it and all its children end after `lifetime` seconds. Standard library only.
 """
 
@@ -15,7 +17,6 @@ Whatever happens, it and all its children end after `lifetime` seconds. Standard
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ctypes
 import dataclasses
@@ -27,9 +28,10 @@ import signal
 import sys
 import threading
 import time
-from importlib import metadata
-from importlib.machinery import ModuleSpec
 from pathlib import Path
+
+from fake_sglang import flags, gate, interpreter, weights  # type: ignore[import-not-found]
+from fake_sglang.errors import ERRORS, FITTING  # type: ignore[import-not-found]
 
 PHASES = (
     "args",  # its arguments in clear, secrets too
@@ -43,8 +45,7 @@ PHASES = (
     "http",  # binds its port; if it is taken, that shows here and not before
     "warmup",  # port open, /health 503
 )
-MODULES = ("sglang", "sglang.srt", "sglang.srt.server_args")
-SITE = "/opt/venv/lib/python3.11/site-packages/sglang/srt"
+HEALTH_SECONDS = 20  # SGLANG_HEALTH_CHECK_TIMEOUT: so long does /health try to generate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,9 +75,11 @@ class Fake:
     gpu_mib: int = 40000  # held on the GPU of each rank from the weights on, where FAKE_GPU_STATE is set
     lifetime: float = 600.0  # seconds after which nothing of it lives, whatever happened
     stamps: str = ""  # a folder in which ready, dead and silent get the time (seconds since the epoch) when it was so
-    breakpoints: str = ""  # a folder in which NAME.at holds "phase kv" or "GET /health": whoever comes there waits once
+    # a folder in which NAME.at holds "phase kv", "GET /health" or "POST /begin_weight_update done", which is before the
+    # answer: whoever comes there waits once
+    breakpoints: str = ""
     # serving
-    version: str = "0.5.23"  # "": sglang is not installed
+    version: str = "0.5.20"  # the last whose draft cannot be swapped; "": sglang is not installed
     model: str = ""  # answers for this model instead of the one it was started with
     answer: str = ""  # the text of every answer
     reasoning: str = ""  # "only": the answer stands in reasoning_content; "both": thoughts there, the answer in content
@@ -89,6 +92,7 @@ class Fake:
     tokens_per_second: float = 0.0  # 0: at once
     hang: str = ""  # paths that begin so are never answered
     drop: str = ""  # paths that begin so: the connection is closed without an answer
+    faults: dict[str, str] = dataclasses.field(default_factory=dict)  # of weights.py, by path
     dead_backend: bool = False  # /health says 200, generation hangs, /health_generate says 503
     exits_after: int = 0  # dies (die_*) after so many generations
     api_key: str = ""  # beside --api-key and the api-key of --config
@@ -106,73 +110,6 @@ class Fake:
         if not known.issuperset(wanted):
             sys.exit(f"fake_server: no such misbehaviour: {', '.join(sorted(set(wanted) - known))}")
         return Fake(**wanted)
-
-
-# Last words: who says them, the exception's frames (file, line, function) and its text. Composed after the sources.
-ERRORS = {
-    "flag": (None, "", "launch_server.py: error: unrecognized arguments: --no-such-flag"),
-    "unrecognized": (
-        "main",
-        f'  File "{SITE}/utils/hf_transformers/config.py", line 236, in get_config\n',
-        "ValueError: Unrecognized model in /models/draft. Should have a `model_type` key in its config.json.",
-    ),
-    "timeout": (
-        "Scheduler",
-        f'  File "{SITE}/distributed/bootstrap.py", line 160, in init_distributed\n',
-        "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.",
-    ),
-    "oom": (
-        "Scheduler",
-        f'  File "{SITE}/model_executor/model_runner.py", line 1290, in load_model\n',
-        (
-            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 896.00 MiB. GPU 0 has a total capacity of "
-            "94.97 GiB of which 311.50 MiB is free. Process 12345 has 94.63 GiB memory in use."
-        ),
-    ),
-    "shape": (
-        "Scheduler",
-        f'  File "{SITE}/model_loader/weight_utils.py", line 1405, in default_weight_loader\n',
-        "AssertionError: Attempted to load weight (torch.Size([128, 256])) into parameter (torch.Size([128, 384]))",
-    ),
-    "memory": (
-        "Scheduler",
-        f'  File "{SITE}/model_executor/pool_configurator.py", line 96, in profile_max_num_token\n',
-        (
-            "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. "
-            "Current value: self.server_args.mem_fraction_static=0.8"
-        ),
-    ),
-    "capture": (
-        "Scheduler",
-        f'  File "{SITE}/model_executor/runner/decode_cuda_graph_runner.py", line 602, in __init__\n',
-        (
-            "Exception: Capture cuda graph failed: CUDA error: no kernel image is available for execution\n"
-            "Possible solutions:\n1. set --mem-fraction-static to a smaller value (e.g., 0.8 or 0.7)"
-        ),
-    ),
-    "killed": (
-        "main",
-        f'  File "{SITE}/entrypoints/engine.py", line 2042, in _wait_for_scheduler_ready\n',
-        (
-            "RuntimeError: Rank 0 scheduler died during initialization (exit code: -9). If exit code is -9 (SIGKILL), "
-            "a common cause is the OS OOM killer. Run `dmesg -T | grep -i oom` to check."
-        ),
-    ),
-    "warmup": (
-        "Initialization failed. warmup error",
-        f'  File "{SITE}/entrypoints/http_server.py", line 2501, in _execute_server_warmup\n',
-        "AssertionError: Internal Server Error",
-    ),
-    "illegal": (
-        "Scheduler",
-        f'  File "{SITE}/managers/scheduler.py", line 6369, in run_scheduler_process\n',
-        "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
-    ),
-}
-FITTING = {
-    "args": "unrecognized", "rendezvous": "timeout", "weights": "oom", "draft": "shape", "kv": "memory",
-    "graphs": "capture", "draft_graphs": "capture", "summary": "killed", "http": "killed", "warmup": "warmup",
-}  # fmt: skip
 
 
 class Log:
@@ -206,7 +143,9 @@ class Server:
         self.ready_at = math.inf  # monotonic; math.inf: still starting
         self.born = time.monotonic()
         self.kept = []  # pids of what it has started
-        self.accept_length = fake.accept_length or (3.0 if options.speculative_draft_model_path else 0.0)
+        self.gate = gate.Gate()
+        self.weights = weights.Weights(self)
+        self.averaged = (0, 0)  # tokens and verified, up to which its average no longer counts
         self.model = fake.model or options.served_model_name or options.model_path
 
     # ---- starting
@@ -353,16 +292,12 @@ class Server:
     def _bind(self):
         Handler.server_of = self
         where = (self.options.host, self.options.port)
-        http.server.ThreadingHTTPServer.request_queue_size = (
-            2048  # as uvicorn's; with the usual 5, clients wait for SYNs
-        )
         try:
-            httpd = http.server.ThreadingHTTPServer(where, Handler)
+            httpd = Httpd(where, Handler)
         except OSError as error:  # as uvicorn puts it
             said = f"error while attempting to bind on address {where}: {os.strerror(error.errno or 0).lower()}"
             self.log.say(f"ERROR:    [Errno {error.errno}] {said}")
             self._leave(1)
-        httpd.daemon_threads = True
         threading.Thread(target=httpd.serve_forever, daemon=True).start()
 
     # ---- processes
@@ -457,17 +392,36 @@ class Server:
         os.kill(os.getpid(), number)
         time.sleep(60)  # any signal but those that kill: it was not meant so
 
+    def crash(self, text):
+        """A scheduler dies of an exception while it serves, and takes the rest along."""
+        self._last_words("Scheduler", ERRORS["illegal"][1], text)
+        self._leave(self.fake.die_exit)
+
     # ---- generating
 
-    def generate(self, prompt, limit, streams=False):
-        """(words, finish reason, meta_info) of an answer; one that streams takes its time later, word by word."""
+    @property
+    def accept_length(self):
+        """As the loaded draft says it, else as it is told to."""
+        said, _ = self.weights.draft.speaks()
+        return said or self.fake.accept_length or (3.0 if self.options.speculative_draft_model_path else 0.0)
+
+    def forget_average(self):
+        """As a flush of the cache does."""
+        self.averaged = (self.tokens, self.verified)
+
+    def generate(self, prompt, limit, works, streams=False):
+        """(words, finish reason, meta_info) of an answer; one that streams takes its time later, word by word.
+
+        `works` takes so many seconds, and raises Aborted.
+        """
         known = {"2+2": "2 + 2 = 4.", "capital of France": "The capital of France is Paris."}
-        text = self.fake.answer or next((said for asked, said in known.items() if asked in prompt), "")
+        _, garbage = self.weights.draft.speaks()
+        text = garbage or self.fake.answer or next((said for asked, said in known.items() if asked in prompt), "")
         words = text.split(" ") if text else [("count", "on", "and")[i % 3] for i in range(limit)]
         finish = "length" if len(words) >= limit else "stop"
         words = words[:limit]
         seconds = self.fake.slow_seconds + len(words) / (self.fake.tokens_per_second or math.inf)
-        time.sleep(self.fake.slow_seconds if streams else seconds)
+        works(self.fake.slow_seconds if streams else seconds)
         meta = {
             "id": f"{self.generations:032x}",
             "finish_reason": {"type": finish, **({"length": limit} if finish == "length" else {"matched": 163586})},
@@ -518,6 +472,18 @@ class Server:
             self._die("serving")
 
 
+class Httpd(http.server.ThreadingHTTPServer):
+    """As uvicorn."""
+
+    daemon_threads = True
+    request_queue_size = 2048  # with the usual 5, clients wait for SYNs
+
+    def handle_error(self, request, client_address):
+        """A client that has gone before its answer is no line in the log."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     """SGLang's routes."""
 
@@ -531,20 +497,39 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server_of.pause(f"{self.command} {path}")
         if self._refused(path):
             return
+        if life.weights.admits(path):
+            self._changes(path)
+            return
         ready = time.monotonic() >= life.ready_at
         routes = {
-            "/health": lambda: self._answer(200 if ready else 503),
-            "/health_generate": lambda: self._answer(200 if ready and not life.fake.dead_backend else 503),
-            "/ready": lambda: self._answer(200 if ready else 503),
+            "/health": lambda: self._answer(200 if ready and life.gate.passes(HEALTH_SECONDS) else 503),
+            "/health_generate": lambda: self._answer(
+                200 if ready and not life.fake.dead_backend and life.gate.passes(HEALTH_SECONDS) else 503
+            ),
+            "/ready": lambda: self._answer(200 if ready and not life.gate.mode else 503),
             "/model_info": lambda: self._answer(200, self._model_info()),
             "/server_info": lambda: self._answer(200, self._server_info()),
             "/v1/models": lambda: self._answer(200, {"object": "list", "data": [self._model_card()]}),
             "/metrics": lambda: self._answer(200, self._metrics()) if life.options.enable_metrics else self._unknown(),
-            "/flush_cache": lambda: self._answer(200, "Cache flushed.\n"),
             "/generate": self._generate,
             "/v1/chat/completions": self._chat,
         }
         routes.get(path.replace("/get_", "/"), self._unknown)()
+
+    def _changes(self, path):
+        """One of the paths by which weights change."""
+        life = self.server_of
+        try:
+            status, content = life.weights.answer(self.command, self.path, self.body)
+        except weights.Gone:
+            self._close()
+            return
+        life.pause(f"{self.command} {path} done")
+        self._answer(status, content)
+
+    def _close(self):
+        self.close_connection = True
+        self.connection.close()
 
     do_POST = do_GET  # noqa: N815 - the standard library asks for this name
 
@@ -560,12 +545,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         generation = path in ("/generate", "/v1/chat/completions")
         if fake.drop and path.startswith(fake.drop):
-            self.close_connection = True
-            self.connection.close()
+            self._close()
             return True
         if (fake.hang and path.startswith(fake.hang)) or (fake.dead_backend and generation):
             life._rest()
-        key = fake.api_key or life.options.api_key
+        admin = life.options.admin_api_key if life.weights.admits(path) else None
+        key = admin or fake.api_key or life.options.api_key
         if key and not path.startswith(self.OPEN) and self.headers.get("Authorization") != f"Bearer {key}":
             self._answer(401, {"error": "Unauthorized"})
             return True
@@ -589,14 +574,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(payload)
 
-    def _events(self, chunks):
+    def _events(self, chunks, works):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
         pause = 1 / (self.server_of.fake.tokens_per_second or math.inf)
         for chunk in (*map(json.dumps, chunks), "[DONE]"):
-            time.sleep(pause)
+            works(pause)
             self.wfile.write(f"data: {chunk}\n\n".encode())
         self.close_connection = True
 
@@ -610,7 +595,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             "tokenizer_path": self._path_of_model(),
             "is_generation": True,
             "preferred_sampling_params": None,
-            "weight_version": "default",
+            "weight_version": self.server_of.weights.name,
             "has_image_understanding": False,
             "model_type": "kimi_k25",
             "architectures": ["KimiK25ForConditionalGeneration"],
@@ -619,8 +604,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _server_info(self):
         life = self.server_of
         internal = {"last_gen_throughput": 100.0, "memory_usage": {"weight": 72.37, "kvcache": 14.41, "graph": 0.6}}
-        if life.verified and life.fake.acceptance:
-            internal["avg_spec_accept_length"] = life.tokens / life.verified
+        tokens, verified = life.tokens - life.averaged[0], life.verified - life.averaged[1]
+        if verified and life.fake.acceptance:
+            internal["avg_spec_accept_length"] = tokens / verified
         return {
             **vars(life.options),
             "model_path": self._path_of_model(),
@@ -646,15 +632,38 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return "".join(f"# TYPE sglang:{name} gauge\nsglang:{name}{label} {value}\n" for name, value in values.items())
 
     def _generate(self):
-        asked = json.loads(self.body or b"{}")
+        self._request(self._generates)
+
+    def _chat(self):
+        self._request(self._chats)
+
+    def _request(self, answers):
+        """One of those that wait while it is paused. One that is aborted has no words."""
+        life, asked = self.server_of, json.loads(self.body or b"{}")
+        with life.gate.request() as works:
+            try:
+                answers(asked, works)
+            except gate.Aborted:
+                self._aborted(asked)
+                return
+        life.done()
+
+    def _aborted(self, asked):
+        if asked.get("stream"):
+            self._close()  # the real one sends a last chunk with that reason
+            return
+        reason = {"type": "abort", "message": "Abort before prefill"}
+        choice = {"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "abort"}
+        self._answer(200, {"text": "", "meta_info": {"finish_reason": reason}, "choices": [choice]})
+
+    def _generates(self, asked, works):
         limit = int(asked.get("sampling_params", {}).get("max_new_tokens", 128))
-        words, _, meta = self.server_of.generate(str(asked.get("text", "")), limit, bool(asked.get("stream")))
+        words, _, meta = self.server_of.generate(str(asked.get("text", "")), limit, works, bool(asked.get("stream")))
         whole = {"text": " ".join(words), "output_ids": list(range(len(words))), "meta_info": meta}
         if asked.get("stream"):
-            self._events(self._growing(whole, words))
+            self._events(self._growing(whole, words), works)
         else:
             self._answer(200, whole)
-        self.server_of.done()
 
     @staticmethod
     def _growing(whole, words):
@@ -665,19 +674,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
             yield {"text": " ".join(words[:i]), "meta_info": meta}
         yield whole
 
-    def _chat(self):
-        asked = json.loads(self.body or b"{}")
+    def _chats(self, asked, works):
         prompt = str(asked["messages"][-1]["content"])
         limit = int(asked.get("max_completion_tokens") or asked.get("max_tokens") or 128)
-        words, finish, meta = self.server_of.generate(prompt, limit, bool(asked.get("stream")))
+        words, finish, meta = self.server_of.generate(prompt, limit, works, bool(asked.get("stream")))
         base = {"id": meta["id"], "created": int(time.time()), "model": self.server_of.model}
         if asked.get("stream") and asked.get("return_meta_info"):  # as the real one
             self._answer(400, {"object": "error", "message": "return_meta_info is not supported with streaming."})
         elif asked.get("stream"):
-            self._events([*self._chunks(base, asked, words, finish), *self._counted(base, asked, meta)])
+            self._events([*self._chunks(base, asked, words, finish), *self._counted(base, asked, meta)], works)
         else:
             self._answer(200, self._completion(base, asked, words, finish, meta))
-        self.server_of.done()
 
     def _message(self, words):
         text, kind = " ".join(words), self.server_of.fake.reasoning
@@ -732,105 +739,13 @@ def child(lifetime, tell, dies=""):
     time.sleep(float(lifetime))
 
 
-class Installed(metadata.DistributionFinder):
-    """Makes importlib.metadata find a distribution `sglang` of the wanted version, and import its flags."""
-
-    def __init__(self, version, code):
-        self.version = version
-        self.code = code
-
-    def find_spec(self, name, *_):
-        """Of its modules only the one that defines flags: it has no loader to be asked."""
-        if not self.version or name not in MODULES or "ServerArgs" not in self.code:
-            return None
-        spec = ModuleSpec(name, self, is_package=name != MODULES[-1])  # type: ignore[arg-type]
-        if spec.submodule_search_locations is not None:
-            spec.submodule_search_locations.append(SITE)
-        return spec
-
-    def create_module(self, _):
-        return None
-
-    def exec_module(self, module):
-        module.ServerArgs = ServerArgs
-
-    def find_distributions(self, context=None):
-        if context and context.name == "sglang" and self.version:
-            yield Sglang(self.version)
-
-
-class Sglang(metadata.Distribution):
-    """Nothing but a name and a version."""
-
-    def __init__(self, version):
-        self._text = f"Metadata-Version: 2.1\nName: sglang\nVersion: {version}\n"
-
-    def read_text(self, filename):
-        return self._text if filename == "METADATA" else None
-
-    def locate_file(self, path):
-        return Path(path)
-
-
-def interpret(words):
-    """Play the interpreter: run the code after `-c`."""
-    code, sys.argv = words[words.index("-c") + 1], ["-c", *words[words.index("-c") + 2 :]]
-    sys.meta_path.insert(0, Installed(Fake.of(()).version, code))
-    exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
-
-
-class ServerArgs:
-    """Which flags it takes, for whoever asks its interpreter: those that it knows, and some of SGLang's others."""
-
-    @staticmethod
-    def add_cli_args(parser):
-        known(parser)
-        for name in ("pp-size", "dp-size", "ep-size", "nnodes", "node-rank", "context-length", "max-running-requests"):
-            parser.add_argument(f"--{name}", type=int)
-        for name in ("dist-init-addr", "attention-backend", "log-level", "speculative-algorithm", "nccl-port"):
-            parser.add_argument(f"--{name}")
-        for name in ("num-steps", "eagle-topk"):
-            parser.add_argument(f"--speculative-{name}", type=int)
-        for name in ("disable-custom-all-reduce", "trust-remote-code"):
-            parser.add_argument(f"--{name}", action="store_true")
-
-
-def parse(words):
-    """The flags it knows; all others are ignored, as are `-m sglang.launch_server` and positional words."""
-    return known(argparse.ArgumentParser(allow_abbrev=False)).parse_known_args(words)[0]
-
-
-def known(parser):
-    parser.add_argument("--model-path", "--model", required=True)
-    parser.add_argument("--served-model-name", "--alias")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=30000)
-    parser.add_argument("--speculative-draft-model-path", "--speculative-draft-model")
-    parser.add_argument("--speculative-num-draft-tokens", type=int, default=4)
-    parser.add_argument("--tp-size", "--tensor-parallel-size", "--tp", type=int, default=1)
-    parser.add_argument("--enable-metrics", action="store_true")
-    parser.add_argument("--api-key")
-    parser.add_argument("--config")
-    parser.add_argument("--fake", action="append", default=[])
-    return parser
-
-
-def configured(options):
-    """With the api-key of its --config file, which is `name: "JSON string"` a line."""
-    pairs = (line.partition(":") for line in Path(options.config).read_text().splitlines()) if options.config else ()
-    for name, _, value in pairs:
-        if name.strip() == "api-key":
-            options.api_key = json.loads(value)
-    return options
-
-
 def main(words):
     if words[:1] == ["--child"]:
         child(*words[1:])
     elif "-c" in words and set(words[: words.index("-c")]) <= {"-I", "-E", "-s", "-S", "-P", "-B", "-u"}:
-        interpret(words)
+        interpreter.interpret(words, Fake.of(()).version)
     else:
-        options = configured(parse(words))
+        options = flags.configured(flags.parse(words))
         fake = Fake.of(options.fake)
         del options.fake
         Server(options, fake).live()

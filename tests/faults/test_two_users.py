@@ -30,7 +30,7 @@ def host(fleet: Callable[[int], list[TestHost]]) -> Iterator[TestHost]:
     (made,) = fleet(1)
     made.inside("useradd", "--create-home", "--password", "*", "--shell", "/bin/sh", "other")
     made.inside("mkdir", "-p", COMMON)
-    made.inside("cp", "-r", str(FAKE), str(EXAMPLES / "target"), COMMON)
+    made.inside("cp", "-r", str(FAKE), str(FAKE.parent / "fake_sglang"), str(EXAMPLES / "target"), COMMON)
     made.inside("chmod", "-R", "a+rX", COMMON)
     yield made
     made.inside("userdel", "--remove", "--force", "other")

@@ -284,7 +284,7 @@ def test_what_stands_on_the_servers_own_path_counts_first(tmp_path):
 
 
 def test_the_fake_server_plays_an_interpreter(monkeypatch):
-    assert interpreter.read(Here(), FAKE, "sglang").installed == "0.5.23"
+    assert interpreter.read(Here(), FAKE, "sglang").installed == "0.5.20"
 
     monkeypatch.setenv("FAKE", '{"version": ""}')
     assert "not installed" in interpreter.read(Here(), FAKE, "sglang").error

@@ -301,7 +301,7 @@ def test_it_answers_for_the_model_it_was_started_with_or_for_another(start):
     assert own.ask("/get_model_info")[1]["model_path"] == "/models/kimi"
     assert own.ask("/v1/models")[1]["data"][0]["id"] == "kimi"
     info = own.ask("/server_info")[1]
-    assert (info["speculative_draft_model_path"], info["version"], info["port"]) == ("/d", "0.5.23", own.port)
+    assert (info["speculative_draft_model_path"], info["version"], info["port"]) == ("/d", "0.5.20", own.port)
     assert other.ask("/model_info")[1]["model_path"] == other.ask("/v1/models")[1]["data"][0]["id"] == "/models/other"
 
 

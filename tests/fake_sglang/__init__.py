@@ -1,0 +1,1 @@
+"""Parts of the fake server (`tests/fake_server.py`), which finds them beside itself. Standard library only."""
