@@ -416,8 +416,9 @@ class Server:
         """
         known = {"2+2": "2 + 2 = 4.", "capital of France": "The capital of France is Paris."}
         _, garbage = self.weights.draft.speaks()
-        text = garbage or self.fake.answer or next((said for asked, said in known.items() if asked in prompt), "")
-        words = text.split(" ") if text else [("count", "on", "and")[i % 3] for i in range(limit)]
+        text = self.fake.answer or next((said for asked, said in known.items() if asked in prompt), "")
+        endless = (garbage or "count on and").split(" ")
+        words = text.split(" ") if text and not garbage else [endless[i % len(endless)] for i in range(limit)]
         finish = "length" if len(words) >= limit else "stop"
         words = words[:limit]
         seconds = self.fake.slow_seconds + len(words) / (self.fake.tokens_per_second or math.inf)

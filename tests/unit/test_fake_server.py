@@ -9,15 +9,13 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
-READY = "The server is fired up and ready to roll!"
+from tests import fakes
+from tests.fakes import READY, children_of, cmdlines, until
+
 PREFIX = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: TP\d+)?\] ")
 # The phases' marks, as the facts sheet of SGLang has them
 MARKS = [
@@ -42,118 +40,10 @@ MARKS = [
 ]
 
 
-class Server:
-    """A fake server that was started, its log and its port."""
-
-    def __init__(self, folder, flags, fake, port=0, env=None):
-        self.port = port or free_port()
-        self.log_file = folder / "server.log"
-        words = [
-            sys.executable,
-            str(TESTS / "fake_server.py"),
-            "-m",
-            "sglang.launch_server",
-            "--model-path",
-            "/models/kimi",
-        ]
-        words += ["--port", str(self.port), "--some-flag", "1", *flags]
-        environment = {**os.environ, "FAKE": json.dumps({"lifetime": 60, **fake}), **(env or {})}
-        with self.log_file.open("wb") as log:
-            self.process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
-            )
-
-    def log(self):
-        return self.log_file.read_bytes().decode()
-
-    def says(self, pattern):
-        until(lambda: re.search(pattern, self.log()) or self.process.poll() is not None)
-        assert re.search(pattern, self.log()), self.log()
-        return self
-
-    def ask(self, path, body=None, key="", timeout=10.0):
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        method, content = ("GET", None) if body is None else ("POST", json.dumps(body))
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)) as connection:
-            connection.request(method, path, content, headers)
-            answer = connection.getresponse()
-            text = answer.read().decode()
-        return answer.status, json.loads(text) if text.startswith("{") else text
-
-    def generate(self, tokens=64, prompt="Write.", **more):
-        body = {"text": prompt, "sampling_params": {"max_new_tokens": tokens, "temperature": 0}, **more}
-        return self.ask("/generate", body)[1]
-
-    def chat(self, prompt="Hello, what is 2+2?", **more):
-        body = {"model": "kimi", "messages": [{"role": "user", "content": prompt}], "max_tokens": 100, **more}
-        return self.ask("/v1/chat/completions", body)[1]
-
-    def refuses(self):
-        with socket.socket() as there:
-            return there.connect_ex(("127.0.0.1", self.port)) != 0
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as there:
-        return there.getsockname()[1]
-
-
-def until(look, seconds=15):
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
-    return found
-
-
-def cmdlines():
-    """{pid: command line} of all processes."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            found[int(path.parent.name)] = path.read_bytes().replace(b"\0", b" ").decode()
-        except OSError:
-            continue
-    return found
-
-
-def children_of(server):
-    """{pid: stat fields} of the schedulers that this very server started, found by a variable of their environment."""
-    found = {}
-    for pid, line in cmdlines().items():
-        try:
-            environ = Path(f"/proc/{pid}/environ").read_bytes()
-            stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if (
-            f"DEPLOY_SERVER={server.port}\0".encode() in environ
-            and line.startswith("sglang::scheduler")
-            and stat[0] != "Z"
-        ):
-            found[pid] = stat
-    return found
-
-
 @pytest.fixture
 def start(tmp_path):
-    """Starts servers that end, with all they started, with the test."""
-    started: list[Server] = []
-
-    def run(*flags, env=None, port=0, **fake):
-        port = port or free_port()
-        environment = {"DEPLOY_SERVER": str(port), "SPT_NOENV": "1", **(env or {})}
-        folder = tmp_path / str(len(started))
-        folder.mkdir()
-        started.append(Server(folder, flags, fake, port, environment))
-        return started[-1]
-
-    yield run
-    for server in started:
-        server.process.kill()
-        server.process.wait()
-        for pid in children_of(server):
-            os.kill(pid, signal.SIGKILL)
+    with fakes.starting(tmp_path) as run:
+        yield run
 
 
 def test_the_log_has_every_mark_of_sglang_in_order(start):
@@ -285,7 +175,11 @@ def test_gpu_memory_is_held_while_it_lives(start, tmp_path, visible, used):
     server = start("--tp", "2", env=env, children=2).says(READY)
 
     def memory():
-        query = [str(TESTS / "fake-bin" / "nvidia-smi"), "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        query = [
+            str(fakes.TESTS / "fake-bin" / "nvidia-smi"),
+            "--query-gpu=memory.used",
+            "--format=csv,noheader,nounits",
+        ]
         return [int(line) for line in subprocess.check_output(query, env={**os.environ, **env}).split()]
 
     assert memory() == used
