@@ -185,6 +185,8 @@ def serving(installed: Installed, folder: Path, draft: Path, ranks: int = 1) -> 
             stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd="/", env=env,
         )  # fmt: skip
     running = Running(process, port)
+    start = Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].split()[19]
+    (folder / "pid").write_text(f"{process.pid} {start} boot\n")
     try:
         ready = READY["sglang"].encode()
         until(lambda: ready in log.read_bytes() or process.poll() is not None, 400, "its ready line")

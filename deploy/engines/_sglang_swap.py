@@ -106,6 +106,7 @@ UNLESS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("disaggregation-mode", _set, "--disaggregation-mode: requests are shared with other servers, which do not pause"),
     ("tokenizer-worker-num", _many, "--tokenizer-worker-num: a hand-over was read for one tokenizer only"),
     ("weight-cache-mode", _set, "--weight-cache-mode: the server dies of new weights (_assert_weight_cache_inactive)"),
+    ("ssl-certfile", _always, "--ssl-certfile: it is asked on its host without TLS"),
     ("enable-multi-layer-eagle", _always, "--enable-multi-layer-eagle: each step has a draft of its own"),
     ("cpu-offload-gb", _set, "--cpu-offload-gb: where the draft's weights lie was not read"),
     ("offload-group-size", _set, "--offload-group-size: where the draft's weights lie was not read"),

@@ -29,6 +29,7 @@ import time
 from typing import Any
 
 from deploy.host.swap_mark import Fence, Lapsed, Mark, link
+from deploy.host.swap_reach import obstacle
 from deploy.host.swap_server import Server, Silent, Unasked
 from deploy.host.swap_shm import PIECE, Piece, Unfit, Weight, differ, pieces, room, sweep, unlike, weights
 from deploy.host.swap_talk import Talk
@@ -118,6 +119,9 @@ class Handover:
         if found is not None:
             sweep(str(found.get("shm", "")))
             raise Torn("an earlier hand-over to this server broke off, and what is loaded is not known")
+        told = obstacle(self.request["server"])
+        if told:
+            raise Unfit(told)
         with self.talk.timed("read"):
             left_out = self.request["left_out"]
             self.new, self.old = (weights(self.request[which], left_out) for which in ("draft", "before"))

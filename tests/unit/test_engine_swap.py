@@ -53,6 +53,7 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
     ({"dp_size": 2}, "--dp-size"),
     ({"attn_dp_size": 4}, "--attn-dp-size"),
     ({"enable_dp_attention": None}, "--enable-dp-attention"),
+    ({"ssl_certfile": "c"}, "without TLS"),
     ({"pp_size": 2}, "--pp-size"),
     ({"disaggregation_mode": "decode"}, "--disaggregation-mode"),
     ({"tokenizer_worker_num": 2}, "--tokenizer-worker-num"),

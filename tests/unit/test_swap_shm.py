@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import mmap
@@ -11,7 +12,7 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from tests import checkpoints
 from tests.project import EXAMPLES
 
 MAPS = ["d2t", "t2d", "embed_tokens.weight"]
-SMALL = {"a": ("F32", [2, 3]), "b": ("BF16", [5]), "c": ("F8_E4M3", []), "d": ("I64", [0, 4]), "e": ("BOOL", [3])}
+SMALL = {"c": ("F8_E4M3", []), "a": ("F32", [2, 3]), "b": ("BF16", [5]), "d": ("I64", [0, 4]), "e": ("BOOL", [3])}
 
 
 def draft(folder: Path, tensors: checkpoints.Tensors = SMALL, data: bytes | None = None) -> Path:
@@ -93,9 +94,9 @@ def test_every_dtype_and_shape_has_its_place(tmp_path: Path) -> None:
     data = bytes(range(24 + 10 + 1 + 0 + 3))
     with Piece(weights(str(draft(tmp_path / "d", data=data)), [])).handed("torch_1_2_4") as pickled:
         assert mapped(pickled) == {
-            "a": ("float32", (2, 3), data[:24]),
-            "b": ("bfloat16", (5,), data[24:34]),
-            "c": ("float8_e4m3fn", (), data[34:35]),
+            "c": ("float8_e4m3fn", (), data[:1]),
+            "a": ("float32", (2, 3), data[1:25]),
+            "b": ("bfloat16", (5,), data[25:35]),
             "d": ("int64", (0, 4), b""),
             "e": ("bool", (3,), data[35:]),
         }
@@ -134,7 +135,7 @@ def _packed(folder: Path) -> None:
 
 
 SPOILT: list[tuple[Callable[[Path], Any], str]] = [
-    (_pickled, "no .safetensors"), (_cut, "truncated"), (_twice, "has a twice"), (_lost, "lacks x.safetensors"),
+    (_pickled, "no .safetensors"), (_cut, "truncated"), (_twice, "has c twice"), (_lost, "lacks x.safetensors"),
     (_no_index, "no index"), (_packed, "F4"), (shutil.rmtree, "does not exist"),
 ]  # fmt: skip
 
@@ -189,11 +190,34 @@ def test_a_sweep_takes_what_has_the_prefix_and_nothing_else() -> None:
 # ---- the program, before a server is met -------------------------------------------------------------------------
 
 
-def asked(tmp_path: Path, new: Path, old: Path, /, *words: str, **more: Any) -> dict[str, Any]:
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Callable[..., None]]:
+    """Write down a process as the server of a folder, started by such words and with such an environment."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*words: str, **env: str) -> None:
+            argv = [*words, "sh", "-c", "echo; exec sleep 60"]
+            environ = {**{name: value for name, value in os.environ.items() if not name.startswith("T")}, **env}
+            process = stack.enter_context(
+                subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, start_new_session=True)
+            )
+            stack.callback(process.kill)
+            assert process.stdout
+            process.stdout.readline()  # it is what it will be
+            (tmp_path / "pid").write_text(f"{process.pid} {ticks(process.pid)} boot\n")
+
+        yield start
+
+
+def ticks(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19]
+
+
+def asked(folder: Path, new: Path, old: Path, /, *words: str, **more: Any) -> dict[str, Any]:
     """What it says; nobody listens where it would hand over. `words` start it in another surrounding."""
-    (tmp_path / "lock").write_text("ours\n")
+    (folder / "lock").write_text("ours\n")
     request = {
-        "lock": str(tmp_path / "lock"), "token": "ours", "server": str(tmp_path), "new": "r", "url": "http://127.0.0.1:1",
+        "lock": str(folder / "lock"), "token": "ours", "server": str(folder), "new": "r", "url": "http://127.0.0.1:1",
         "keys": [], "ranks": 1, "draft": str(new), "before": str(old), "left_out": [], "api": API.to_json(),
         "links": [], "expected": None, **more,
     }  # fmt: skip
@@ -210,32 +234,78 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "no lock at all": ({"lock": "/nonexistent/lock"}, "lapsed", "nothing was begun"),
     "there is no such draft": ({"draft": "/nonexistent"}, "kept", "does not exist"),
     "there is no way back": ({"before": "/nonexistent"}, "kept", "does not exist"),
-    "its folder is gone": ({"server": "/nonexistent"}, "kept", "No such file"),
+    "its folder is gone": ({"server": "/nonexistent"}, "kept", "does not tell which process"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_it_ends_before_anything_is_touched(tmp_path: Path, name: str) -> None:
+def test_it_ends_before_anything_is_touched(tmp_path: Path, serving: Callable[..., None], name: str) -> None:
+    serving()
     more, outcome, words = REFUSED[name]
     one = draft(tmp_path / "1")
     told = asked(tmp_path, one, one, **more)
     assert (told["outcome"], words in told["why"]) == (outcome, True), told
-    assert {path.name for path in tmp_path.iterdir()} == {"1", "lock"}
+    assert {path.name for path in tmp_path.iterdir()} == {"1", "lock", "pid"}
 
 
-def test_shapes_that_differ_are_never_sent(tmp_path: Path) -> None:
+def test_shapes_that_differ_are_never_sent(tmp_path: Path, serving: Callable[..., None]) -> None:
+    serving()
     one, other = draft(tmp_path / "1"), draft(tmp_path / "2", {**SMALL, "a": ("F32", [3, 3])})
     told = asked(tmp_path, other, one)
     assert (told["outcome"], told["why"]) == ("kept", "a is F32 [3, 3], and was F32 [2, 3]")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="another /dev/shm needs root")
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="another /dev/shm needs root")
+
+
+def small(size: str) -> tuple[str, ...]:
+    """Words that start a program with so much shared memory of its own."""
+    return ("unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o size={size} none /dev/shm && exec "$@"', "sh")
+
+
+@ROOT
 @pytest.mark.parametrize(("size", "words"), [("1m", "1 are free"), ("16m", "cannot be reached")])
-def test_shared_memory_that_is_too_small_is_told_before(tmp_path: Path, size: str, words: str) -> None:
+def test_shared_memory_that_is_too_small_is_told_before(
+    tmp_path: Path, serving: Callable[..., None], size: str, words: str
+) -> None:
     one = draft(tmp_path / "1", {"a": ("F32", [1 << 20])})
-    within = ("unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o size={size} none /dev/shm && exec "$@"', "sh")
-    told = asked(tmp_path, one, one, *within)
+    # both in the same small one, by way of a process that has it
+    serving(*small(size))
+    pid = (tmp_path / "pid").read_text().split()[0]
+    told = asked(tmp_path, one, one, "nsenter", "--mount", "--target", pid)
     assert (told["outcome"], words in told["why"]) == ("kept", True), told
+
+
+# What kills a server that is handed something: (words that start it, its environment), why it is not.
+KILLING: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
+    "a path of its temporary files that torch has no room for": ((), {"TMPDIR": f"/{'t' * 73}"}, "more than 73 bytes"),
+    "no temporary files": ((), {"TMP": "/nonexistent"}, "cannot write"),
+    "the first variable counts": ((), {"TMPDIR": "/tmp", "TEMP": "/nonexistent"}, "cannot be reached"),
+    "the longest path that there is room for": ((), {"TMPDIR": "/" * 69 + "/tmp"}, "cannot be reached"),
+}
+
+
+@pytest.mark.parametrize("name", KILLING)
+def test_a_server_that_would_die_of_it_is_left_alone(tmp_path: Path, serving: Callable[..., None], name: str) -> None:
+    words, env, why = KILLING[name]
+    serving(*words, **env)
+    one = draft(tmp_path / "1")
+    told = asked(tmp_path, one, one)
+    assert (told["outcome"], why in told["why"]) == ("kept", True), told
+
+
+@ROOT
+def test_a_server_with_shared_memory_of_its_own_is_left_alone(tmp_path: Path, serving: Callable[..., None]) -> None:
+    serving(*small("16m"))
+    one = draft(tmp_path / "1")
+    told = asked(tmp_path, one, one)
+    assert (told["outcome"], "as in a container" in told["why"]) == ("kept", True), told
+
+
+def test_another_process_under_its_pid_is_not_the_server(tmp_path: Path) -> None:
+    (tmp_path / "pid").write_text(f"{os.getpid()} 1 boot\n")
+    one = draft(tmp_path / "1")
+    assert "process is gone" in asked(tmp_path, one, one)["why"]
 
 
 # ---- what it leaves on its host ----------------------------------------------------------------------------------
