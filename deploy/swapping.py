@@ -8,7 +8,6 @@ from typing import Literal
 
 from deploy import compare, drafts, weights
 from deploy.checkpoint import hot
-from deploy.checkpoint.rules import Case
 from deploy.checks import ckpt
 from deploy.errors import CheckFailed, ConfigError, NotSwapped
 from deploy.plan import Node
@@ -32,8 +31,11 @@ def against(nodes: Sequence[Node], remotes: Mapping[str, Remote], how: Hot) -> s
     return why
 
 
-def compared(node: Node, remote: Remote, path: str, where: Remote | None) -> Case:
-    """The draft at `path`, here or on a host, beside the served one: NotSwapped where it cannot take its place."""
+def compared(node: Node, remote: Remote, path: str, where: Remote | None) -> tuple[str, ...]:
+    """Hold the draft at `path`, here or on a host, against the served one: which of its tensors are not handed over.
+
+    NotSwapped where it cannot take its place.
+    """
     current = remote.place.current
     running = current.node if current else None
     if current is None or running is None or running.draft is None:
@@ -47,7 +49,7 @@ def compared(node: Node, remote: Remote, path: str, where: Remote | None) -> Cas
     if found:
         what = f"{remote.host.name}: this draft cannot take the place of the one that is served"
         raise NotSwapped(what, evidence="\n".join(found), remedy=COLD)
-    return cases[0]
+    return tuple(hot.left_out(cases[0]))
 
 
 def _against(nodes: Sequence[Node], place: Place, how: Hot) -> Iterator[str]:

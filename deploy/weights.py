@@ -77,7 +77,7 @@ def expected(node: Node, remote: Remote) -> Checksums | None:
 
 def _remember(checksums: Checksums, node: Node, remote: Remote) -> None:
     folder, _, name = _path(node, remote).rpartition("/")
-    remote.change('mkdir -p -- "$1"', folder)
+    remote.change('umask 077; mkdir -p -- "$1"', folder)
     remote.write(folder, {name: json.dumps({"run": remote.place.run, "checksums": dict(checksums)}, indent=1)})
 
 

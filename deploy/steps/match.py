@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from deploy import swapping
 from deploy.plan import Node
 from deploy.remote import Remote
@@ -12,8 +14,8 @@ def match(node: Node, remote: Remote) -> str:
         return "the hooks that prepare it come first"
     if draft is None:
         raise RuntimeError("no draft is wished")
-    if source is not None:
-        swapping.compared(node, remote, f"{source.folder}/{draft.served}", remote)
-    else:
-        swapping.compared(node, remote, draft.path, remote if draft.host else None)
+    lies = remote if source or draft.host else None
+    path = f"{source.folder}/{draft.served}" if source else draft.path
+    left_out = swapping.compared(node, remote, path, lies)
+    remote.place = replace(remote.place, left_out=left_out)
     return "alike in all but the values of its weights"
