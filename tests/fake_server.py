@@ -92,7 +92,7 @@ class Fake:
     tokens_per_second: float = 0.0  # 0: at once
     hang: str = ""  # paths that begin so are never answered
     drop: str = ""  # paths that begin so: the connection is closed without an answer
-    faults: dict[str, str] = dataclasses.field(default_factory=dict)  # of weights.py, by path
+    faults: dict[str, str] | str = dataclasses.field(default_factory=dict)  # of weights.py, by path
     dead_backend: bool = False  # /health says 200, generation hangs, /health_generate says 503
     exits_after: int = 0  # dies (die_*) after so many generations
     api_key: str = ""  # beside --api-key and the api-key of --config

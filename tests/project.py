@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples" / "tiny-eagle3"
 TELLING = ROOT / "examples" / "telling-eagle3"
 FAKE = ROOT / "tests" / "fake_server.py"
+SWAPPABLE = ROOT / "tests" / "swappable_server.py"
 LOCAL = {"localhost": {"transport": "local"}}
 
 

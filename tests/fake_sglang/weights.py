@@ -2,7 +2,8 @@
 version that it plays are not there. With faults on demand.
 
 `faults` of the fake says {path: "WORD [N[-[M]]]"}: what goes wrong at the Nth call to that path, or from the Nth to
-the Mth, or from the Nth on; at each without a number. Words:
+the Mth, or from the Nth on; at each without a number. As "@FILE" it is read from there at each call, and calls are
+counted anew where that has changed. Words:
 
     refuse   400, nothing is done                  die        dies instead of doing it
     hang     never answers, nothing is done        drop       closes the connection, nothing is done
@@ -23,6 +24,7 @@ import hashlib
 import json
 import re
 import urllib.parse
+from pathlib import Path
 
 from fake_sglang import draft, tensors  # type: ignore[import-not-found]
 from fake_sglang.gate import MODES  # type: ignore[import-not-found]
@@ -68,6 +70,7 @@ class Weights:
         self.draft = draft.Draft(folder, life.log.ranks, options.model_path, swappable=self.sessions)
         self.session = False
         self.name = "default"  # the weights' version, as /model_info says it
+        self.faults: dict[str, str] = {}
         self.calls: collections.Counter[str] = collections.Counter()
 
     def admits(self, path):
@@ -77,7 +80,6 @@ class Weights:
     def answer(self, command, url, body):
         """(status, content) of a call. Raises Gone."""
         path, _, query = url.partition("?")
-        self.calls[path] += 1
         if command == "GET" and path not in ("/flush_cache", "/weights_checker"):
             return 405, {"detail": "Method Not Allowed"}
         fault = self._due(path)
@@ -102,7 +104,13 @@ class Weights:
 
     def _due(self, path):
         """The fault of this call; "" without one."""
-        word, _, when = self.life.fake.faults.get(path, "").partition(" ")
+        wanted = self.life.fake.faults
+        faults = json.loads(Path(wanted[1:]).read_text()) if isinstance(wanted, str) else wanted
+        if faults != self.faults:
+            self.faults = faults
+            self.calls.clear()
+        self.calls[path] += 1
+        word, _, when = faults.get(path, "").partition(" ")
         first, dash, last = when.partition("-")
         number = self.calls[path]
         late = number < int(first or 1)
