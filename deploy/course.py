@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from deploy import scrub, swapping
-from deploy.errors import DeployError, NotSwapped
+from deploy.errors import DeployError, NotSwapped, Unlike
 from deploy.plan import Node, Replica
 from deploy.recipe import BACK, IN_PLACE, VERIFY, Recipe
 from deploy.remote import Remote
@@ -73,13 +73,14 @@ def restarting(course: Course, failures: Sequence[Failure]) -> Course | None:
     """The course by a restart, where a draft did not come into the running server; what is done already is not done
     again.
     """
-    errors = [failure.error for failure in failures if isinstance(failure.error, NotSwapped)]
-    torn = any(error.torn for error in errors)
+    errors = [failure.error for failure in failures if isinstance(failure.error, NotSwapped | Unlike)]
+    torn = any(isinstance(error, NotSwapped) and error.torn for error in errors)
     if not course.otherwise or len(errors) < len(failures) or (course.stubborn and not torn):
         return None
     for failure in failures:
         remote, error = course.remotes[failure.host], failure.error
-        remote.say("\n".join(part for part in (f"it restarts: {error.what}", error.evidence) if part))
+        why = "; ".join(error.evidence.splitlines())
+        remote.say(f"it restarts: {error.what.removeprefix(f'{failure.host}: ')}{f': {why}' if why else ''}")
     for remote in course.remotes.values():
         remote.place = replace(remote.place, swaps=False)
     if not course.interrupted.is_set():

@@ -5,6 +5,7 @@ DeployError              1
     Unreachable          3    a host cannot be reached
     Locked               4    somebody else holds a host
     CheckFailed          5    a check said no; nothing was touched
+        Unlike           5    a draft cannot take the place of the one that is served
     LaunchFailed         6    the server died; explained from its log
     NotReady             7    alive, but not serving
         NotSwapped       7    a draft did not come into a running server
@@ -54,6 +55,10 @@ class CheckFailed(DeployError):
     """A check said no before anything was touched."""
 
     exit_code = 5
+
+
+class Unlike(CheckFailed):
+    """A draft cannot take the place of the one that a running server has."""
 
 
 class LaunchFailed(DeployError):

@@ -9,7 +9,7 @@ from typing import Literal
 from deploy import compare, drafts, weights
 from deploy.checkpoint import hot
 from deploy.checks import ckpt
-from deploy.errors import CheckFailed, ConfigError, NotSwapped
+from deploy.errors import CheckFailed, ConfigError, Unlike
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.state import Place, Run
@@ -34,7 +34,7 @@ def against(nodes: Sequence[Node], remotes: Mapping[str, Remote], how: Hot) -> s
 def compared(node: Node, remote: Remote, path: str, where: Remote | None) -> tuple[str, ...]:
     """Hold the draft at `path`, here or on a host, against the served one: which of its tensors are not handed over.
 
-    NotSwapped where it cannot take its place.
+    Unlike where it cannot take its place.
     """
     current = remote.place.current
     running = current.node if current else None
@@ -44,11 +44,11 @@ def compared(node: Node, remote: Remote, path: str, where: Remote | None) -> tup
         served = drafts.facts(f"{current.folder}/{running.draft.served}", remote)
         cases, _ = ckpt.cases(node, remote, path, where)
     except ConfigError as error:
-        raise NotSwapped(error.what, evidence=error.evidence, remedy=error.remedy) from error
+        raise Unlike(error.what, evidence=error.evidence, remedy=error.remedy) from error
     found = list(dict.fromkeys(line for case in cases for line in hot.obstacles(served, case)))
     if found:
         what = f"{remote.host.name}: this draft cannot take the place of the one that is served"
-        raise NotSwapped(what, evidence="\n".join(found), remedy=COLD)
+        raise Unlike(what, evidence="\n".join(found), remedy=COLD)
     return tuple(hot.left_out(cases[0]))
 
 
