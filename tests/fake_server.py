@@ -101,8 +101,6 @@ class Fake:
     def of(pairs):
         """From $FAKE and NAME=VALUE pairs; the pairs win."""
         wanted = json.loads(os.environ.get("FAKE") or "{}")
-        if "FAKE_VERSION" in os.environ:  # an interpreter is asked for its version without the server's environment
-            wanted.setdefault("version", os.environ["FAKE_VERSION"])
         for name, _, value in (pair.partition("=") for pair in pairs):
             try:
                 wanted[name] = json.loads(value)

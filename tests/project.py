@@ -71,7 +71,7 @@ class Project:
         self.profile(
             name,
             **{
-                "engine": {"name": "sglang", "python": str(self._python(wrong.get("version")))},
+                "engine": {"name": "sglang", "python": str(FAKE)},
                 "hosts": hosts,
                 "model": {"path": str(EXAMPLES / "target"), "name": "tiny"},
                 "draft": str(EXAMPLES / "draft"),
@@ -84,15 +84,6 @@ class Project:
             },
         )
         return int(port)
-
-    def _python(self, version: str | None) -> Path:
-        """The fake as an interpreter in which SGLang of this version is installed, or of the fake's own."""
-        if version is None:
-            return FAKE
-        python = self.folder / f"python-{version}"
-        python.write_text(f'#!/bin/sh\nFAKE_VERSION={version} exec {FAKE} "$@"\n')
-        python.chmod(0o755)
-        return python
 
     def argv(self, *words: str) -> list[str]:
         return [*self.before, sys.executable, "-m", "deploy", *words]
