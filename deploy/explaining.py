@@ -156,7 +156,7 @@ def _on_host(
             seen = replace(seen, silent=quiet, compilers=_compilers(remote, run))
             found = _account(remote.host.name, name, engines.load(name), log, seen)
         return replace(found, how=f"run {run.id} lives, its last line is {quiet:.0f} s old")
-    of = f", in the server of run {run.server.rpartition('/')[2]}" if run.swapped else ""
+    of = f" (in the server of run {run.server.rpartition('/')[2]})" if run.swapped else ""
     return replace(found, how=f"run {run.id}{of} {'lives' if run.alive else run.ending}")
 
 

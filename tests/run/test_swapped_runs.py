@@ -1,0 +1,107 @@
+"""Runs whose draft was exchanged in the server of another one: each is a run of its own, and their process is one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import marked
+from tests.project import SWAPPABLE, Project, until, with_run
+
+
+@pytest.fixture
+def served(project: Project, tmp_path: Path) -> dict[str, Any]:
+    """The first run of a server that takes new weights, with the draft `one`."""
+    for number, name in enumerate(("one", "two"), 1):
+        marked.draft(tmp_path / name, 4.0 - number, number)
+    project.fake(draft=str(tmp_path / "one"), engine={"name": "sglang", "python": str(SWAPPABLE)})
+    assert project.run("up", "profile=fake").code == 0
+    return project.status()
+
+
+def exchanged(project: Project, draft: Path) -> dict[str, Any]:
+    done = project.run("restart", "--hot", "--ckpt", str(draft))
+    assert done.code == 0, done.err
+    return project.status()
+
+
+@contextmanager
+def followed(project: Project) -> Iterator[Path]:
+    """What `logs -f` has printed so far."""
+    out = project.folder / "followed"
+    with out.open("wb") as file:
+        argv = project.argv("logs", "-f", "-n", "100000")
+        process = subprocess.Popen(
+            argv, cwd=project.folder, env=project.environ, stdin=subprocess.DEVNULL, stdout=file, stderr=file
+        )
+    try:
+        yield out
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_each_has_its_own_life_and_all_end_with_their_server(project, served, tmp_path):
+    log = Path(served["folder"]) / "server.log"
+    with followed(project) as seen:
+        until(lambda: seen.read_text() == log.read_text(), what="its log until now")
+        second = exchanged(project, tmp_path / "two")
+        assert (second["server"], second["pid"]) == (served["run"], served["pid"])
+        assert (second["run"], second["loaded"]) != (served["run"], served["loaded"])
+        verified = project.run("up", "profile=fake", f"draft={tmp_path / 'two'}", "--json")
+        assert (verified.code, verified.json["verdict"]["mode"]) == (0, "verify"), verified.err
+        back = project.run("rollback")
+        assert (back.code, "exchanged" in back.err) == (0, True), back.err
+        third = project.status()
+        assert (third["server"], third["pid"], third["loaded"]) == (served["run"], served["pid"], served["loaded"])
+        assert Path(third["folder"], "pid").readlink() == Path(f"../{served['run']}/pid")
+        assert project.told("phases") == [], "what the log tells of a start is not its own"
+        until(lambda: seen.read_text() == log.read_text(), what="the log goes on, and nothing of it is told twice")
+
+    told = project.run("explain").out
+    assert f"run {third['run']} (in the server of run {served['run']}) lives" in told
+    assert project.run("logs", "--phase", "--json").json["localhost"]["run"] == served["run"]
+    assert project.run("down").code == 0
+    assert (project.status()["state"], with_run(served["run"])) == ("stopped", [])
+    for run in (served, second, third):
+        assert Path(run["folder"], "stopped").read_text().startswith("by deploy at")
+    assert Path(second["folder"], "stopped").is_symlink()
+
+
+def test_one_that_was_killed_is_explained_and_comes_back_in_a_server_of_its_own(project, served, tmp_path):
+    second = exchanged(project, tmp_path / "two")
+    for pid in with_run(served["run"]):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: project.status()["state"] == "dead", what="its process is gone")
+    assert f"(in the server of run {served['run']}) ended by a kill" in project.run("explain").out
+
+    fresh = project.run("up", "profile=fake")
+    assert fresh.code == 0, fresh.err
+    assert project.status()["loaded"] == served["loaded"]
+    back = project.run("rollback", second["run"], "--cold")
+    assert back.code == 0, back.err
+    now = project.status()
+    assert (now["run"], now["loaded"]) == (now["server"], second["loaded"])
+    again = project.run("up", "profile=fake", f"draft={tmp_path / 'two'}", "--json")
+    assert again.json["verdict"]["mode"] == "verify", again.err
+
+
+def test_a_torn_one_is_told_as_such_and_replaced(project, served, tmp_path):
+    exchanged(project, tmp_path / "two")
+    Path(served["folder"], "swap.json").write_text('{"new": "r3", "shm": "torch_1_x_", "since": 0}')
+    torn = project.status()
+    assert (torn["state"], torn["loaded"], torn["pid"]) == ("torn", None, served["pid"])
+    for command in (("smoke",), ("ask", "Who?")):
+        refused = project.run(*command)
+        assert (refused.code, "an exchange of its draft broke off" in refused.err) == (7, True), refused.err
+    mended = project.run("up", "profile=fake", "-y", "--json")
+    assert (mended.code, mended.json["verdict"]["mode"]) == (0, "replace"), mended.err
+    now = project.status()
+    assert (now["state"], now["loaded"], with_run(served["run"])) == ("serving", served["loaded"], [])
