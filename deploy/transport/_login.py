@@ -15,6 +15,7 @@ from deploy.errors import ConfigError
 from deploy.transport import _failures
 from deploy.transport._auth import Keys
 from deploy.transport._hostkeys import Refuse, known, names
+from deploy.transport._orderly import Orderly
 from deploy.transport._socket import CONNECT, connect
 from deploy.transport.openssh import Route
 
@@ -138,7 +139,7 @@ def negotiated(
     route: Route, right: Sequence[paramiko.PKey], sock: Any, disabled_algorithms: Any = None
 ) -> paramiko.Transport:
     """A transport that offers what OpenSSH's configuration allows, and prefers the host keys that we know."""
-    transport = paramiko.Transport(sock, disabled_algorithms=disabled_algorithms)
+    transport = Orderly(sock, disabled_algorithms=disabled_algorithms)
     offered = transport.get_security_options()
     for option, attribute in ALGORITHMS.items():
         chosen = route.chosen(option)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 from contextlib import suppress
 
+from deploy.transport import _apart
 from deploy.transport.openssh import Route
 
 CONNECT = 10  # seconds, where ConnectTimeout says nothing
@@ -47,9 +48,7 @@ class Program(socket.socket):
         super().__init__(fileno=ours.detach())
         words = ["sh", "-c", f"exec {command}"]
         with its:
-            self._process = subprocess.Popen(
-                words, stdin=its.fileno(), stdout=its.fileno(), stderr=subprocess.DEVNULL, start_new_session=True
-            )
+            self._process = _apart.start(words, stdin=its.fileno(), stdout=its.fileno(), stderr=subprocess.DEVNULL)
 
     def close(self) -> None:
         """Close it, and see the program gone."""

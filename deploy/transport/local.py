@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from deploy.errors import RemoteFailed
-from deploy.transport import _copy, _timeout
+from deploy.transport import _apart, _copy, _timeout
 from deploy.transport._calls import Calls
 from deploy.transport._process import Running
 from deploy.transport._wrapper import wrap
@@ -99,9 +99,7 @@ class LocalTransport(Calls):
     def _start(self, argv: Sequence[str], deadline: float, keep: int | None) -> Running:
         words, mark = wrap(argv, deadline, _words())
         pipe = subprocess.PIPE
-        child = subprocess.Popen(
-            words, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, cwd=_home(), start_new_session=True
-        )
+        child = _apart.start(words, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, cwd=_home())
         running = Running(self.name, LocalStreams(child), mark, keep=keep)
         running.start(lambda: None)
         return running

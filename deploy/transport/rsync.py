@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -104,8 +103,7 @@ def _make(host: Calls, target: str) -> None:
 
 def _modern() -> bool:
     """Whether the rsync of this machine is 3.1 or newer; macOS brings an older one, or openrsync, which says it is."""
-    said = subprocess.run(["rsync", "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    found = VERSION.search(said.stdout)
+    found = VERSION.search(LocalTransport().run(["rsync", "--version"]).stdout.decode(errors="replace"))
     return found is not None and (int(found[1]), int(found[2])) >= (3, 1)
 
 

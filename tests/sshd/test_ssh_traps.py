@@ -10,15 +10,19 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import paramiko
 import pytest
+from paramiko.common import cMSG_CHANNEL_CLOSE, cMSG_CHANNEL_EOF
 
 from deploy.errors import RemoteFailed, Unreachable
 from deploy.transport import connect
 from deploy.transport.ssh import SshTransport
 from tests.fleet import loopback
+from tests.project import until
 
 NOISE = """
 echo "Welcome to the cluster!"; printf 'no newline'; printf 'pyenv: cannot rehash' >&2
@@ -50,6 +54,47 @@ def test_refused_ports_leave_no_word_on_stderr(sshd, capfd):
                 there.dial(free.getsockname()[1])
     there.close()
     assert capfd.readouterr() == ("", "")
+
+
+def test_nothing_follows_the_close_of_a_program_that_ended_meanwhile(sshd, monkeypatch):
+    """Its EOF is made before it ends, and sent after that was answered: sshd would end the connection for it."""
+    send, closed = paramiko.Transport._send_user_message, threading.Event()  # type: ignore[attr-defined]
+
+    def late(transport: paramiko.Transport, message: paramiko.Message) -> None:
+        kind = message.asbytes()[:1]
+        if kind == cMSG_CHANNEL_EOF and closed.wait(1.0):  # in good order, it never is
+            transport.global_request("keepalive@openssh.com")  # sshd is through with the channel once it answers
+        send(transport, message)
+        if kind == cMSG_CHANNEL_CLOSE:
+            closed.set()
+
+    there = connect(sshd)
+    monkeypatch.setattr(paramiko.Transport, "_send_user_message", late)
+    assert there.run(["true"]).status == 0
+    monkeypatch.undo()
+    assert there.run(["cat"], stdin=b"still there").stdout == b"still there"
+    there.close()
+
+
+def test_many_programs_that_end_at_once_break_no_connection(sshd):
+    there = connect(sshd)
+    with ThreadPoolExecutor(4) as pool:
+        ended = list(pool.map(lambda _: there.run(["true"], stdin=b"unread" * 500).status, range(100)))
+    assert ended == [0] * 100
+    there.close()
+
+
+def test_why_sshd_ended_the_connection_is_told(sshd):
+    there = connect(sshd)
+    message = paramiko.Message()
+    message.add_byte(cMSG_CHANNEL_EOF)
+    message.add_int(99)
+    there._transport._send_user_message(message)  # type: ignore[attr-defined]
+    with pytest.raises(Unreachable, match="the connection was lost") as caught:
+        until(lambda: there.run(["sleep", "0.1"]).status)
+    assert "the other side ended it" in caught.value.evidence
+    assert "nonexistent channel 99" in caught.value.evidence
+    there.close()
 
 
 def test_a_host_that_forwards_no_ports_says_so(keys):
