@@ -116,14 +116,14 @@ def main() -> None:
         from deploy import shells
 
         sys.exit(shells.answer(deploy))
-    from deploy.render import guard
-
     # hundreds of modules are made, and nothing of them is garbage: looking for it is a tenth of a short command
     gc.set_threshold(100_000)
-    guard()
     try:
+        from deploy.render import guard
+
+        guard()
         code = deploy.main(standalone_mode=False, color=_colour())
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):  # click's word for it, from where it does not look yet
         code = _failed(Interrupted("stopped"))
     except click.ClickException as error:
         error.show()

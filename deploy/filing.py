@@ -66,10 +66,7 @@ class Filing:
             runs = dict.fromkeys([self.folders[name], (remote.place.run, remote.place.folder)])
             logs[name] = [(run, _log(remote, folder)) for run, folder in runs]
 
-        try:
-            on_all([node.host for node in nodes], lambda host: ask(host.name))
-        except KeyboardInterrupt:  # the run itself is over, and its end is told
-            return
+        on_all([node.host for node in nodes], lambda host: ask(host.name))
         yield _filed("", "versions", {"versions.json": _json(self._versions(seen))})
         for name, runs in logs.items():
             yield from (_filed(name, "its log", {"server.log": text}, run) for run, text in runs if text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -41,6 +40,7 @@ class Session:
     hidden: list[str] = field(default_factory=list)  # secrets that are known so far; errors are told without them
     remotes: dict[str, Remote] = field(default_factory=dict)
     machines: dict[str, Machine] = field(default_factory=dict)
+    _stopping: bool = False
     _events: queue.SimpleQueue[Event | None] = field(default_factory=queue.SimpleQueue)
     _stack: ExitStack = field(default_factory=ExitStack)
     _said: Configuration = field(default_factory=Configuration)
@@ -80,7 +80,7 @@ class Session:
 
     def renew(self) -> None:
         """Be ready for another walk over these hosts: read again what they have, with nothing interrupted."""
-        self.interrupted = threading.Event()
+        self.interrupted, self._stopping = threading.Event(), False
         failed = self.each(self._renew)
         if failed:
             raise together(failed)
@@ -147,16 +147,9 @@ class Session:
                 self._events.put(END)
 
         threading.Thread(target=conduct, name="conductor", daemon=True).start()
-        for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal and a cancelled job are a Ctrl-C too
-            signal.signal(number, signal.default_int_handler)
-        while True:
-            try:
-                event = self._next()
-                if event is END:
-                    return failures
-                readers.on(event)
-            except KeyboardInterrupt:
-                self._interrupt(courses)
+        while (event := self._next()) is not END:
+            readers.on(event)
+        return failures
 
     def _next(self) -> Event | None:
         """The next event; looked for again and again, as in `joined`."""
@@ -164,12 +157,13 @@ class Session:
             with suppress(queue.Empty):
                 return self._events.get(timeout=HEARD)
 
-    def _interrupt(self, courses: list[Course]) -> None:
+    def interrupt(self, courses: list[Course]) -> None:
         """The first Ctrl-C stops at the next safe place; the second one leaves at once."""
-        if self.interrupted.is_set():
+        if self._stopping:
             with suppress(OSError):  # a closed terminal
                 os.write(2, b"\nleft at once; what was begun on the hosts is not undone: deploy status\n")
             os._exit(Interrupted.exit_code)
+        self._stopping = True  # at once: a second one may come while the switches are set, which hold locks for that
         self.interrupted.set()
         for course in courses:
             course.abort.set()

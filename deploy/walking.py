@@ -7,13 +7,13 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from deploy import filing, record, render, secret
+from deploy import filing, record, render, secret, stops
 from deploy.course import Course, Failure
 from deploy.events import GONE_BACK, Event
 from deploy.options import Options
@@ -59,15 +59,18 @@ def walked(courses: list[Course], plan: Plan, options: Options, session: Session
     with closing(_readers(plan, options, run, session)) as readers:
         kept = filing.Filing(plan.nodes, session.remotes, _recorded_in(options))
         proves = any(step in PROVE for course in courses for step in course.recipe)
-        readers.on(_opening(courses, plan, session, run))
-        for event in kept.begun() if proves else ():
-            readers.on(event)
-        failures = session.walk(courses, readers)
-        for event in kept.ended(failures) if proves else ():
-            readers.on(event)
-        summary = _summary(courses, readers)
-        code = readers.finish(failures, round(time.monotonic() - started, 3), summary)
-        session.outcome = (code, readers.told[-1].text)
+        with stops.heard(lambda: session.interrupt(courses)):
+            readers.on(_opening(courses, plan, session, run))
+            for event in kept.begun() if proves else ():
+                readers.on(event)
+            failures = session.walk(courses, readers)
+        with suppress(KeyboardInterrupt):  # the run itself is over
+            for event in kept.ended(failures) if proves else ():
+                readers.on(event)
+        with stops.heard(lambda: None):  # and its end is told
+            summary = _summary(courses, readers)
+            code = readers.finish(failures, round(time.monotonic() - started, 3), summary)
+            session.outcome = (code, readers.told[-1].text)
     shown = readers.masked({"summary": summary, "failures": _told(failures)})
     ended = frozenset(event.step for event in readers.told if event.kind == "step_ended")
     return Walked(run, code, shown["summary"], ended, shown["failures"])

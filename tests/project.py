@@ -138,13 +138,18 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def until(condition: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
+# For whatever must happen at last, on a machine that does ten other things: it is waited for no longer than it takes,
+# and only a test that fails comes to its end.
+PATIENCE = 180.0
+
+
+def until(condition: Callable[[], Any], seconds: float = PATIENCE, what: str = "", every: float = 0.05) -> Any:
     """Wait until a condition is true, and give what it gave."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds} s: {what or condition}")
-        time.sleep(0.05)
+        time.sleep(every)
     return found
 
 

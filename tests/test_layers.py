@@ -18,7 +18,7 @@ DEPLOY = Path(__file__).parent.parent / "deploy"
 
 # From the bottom to the top; a package stands for those of its modules that are not named.
 LAYERS = [
-    "__init__ errors registry",
+    "__init__ errors registry stops",
     "words scrub legible when events findings host options config",
     "config.consistency profile project config.extends config.editor inventory config.signs config.sources settings",
     "checkpoint engines environments transport git",

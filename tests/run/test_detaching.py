@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.project import Project, until, with_run
+from tests.project import PATIENCE, Project, ended, until, with_run
 
 CTRL_C = b"\x03"
 IN_FRONT = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
@@ -48,7 +48,7 @@ class Terminal:
         os.write(self.primary, keys)
         return time.monotonic()
 
-    def wait(self, seconds: float = 60.0) -> str:
+    def wait(self, seconds: float = PATIENCE) -> str:
         """Its end, and all that was shown."""
         self.process.wait(timeout=seconds)
         self.reader.join()
@@ -108,6 +108,43 @@ def test_ctrl_c_while_it_loads_detaches_and_up_adopts_it(project: Project, view:
     assert (terminal.process.returncode, "detached in wait" in again, "launch" in again) == (130, True, False), again
     assert project.run("down").code == 0
     assert with_run(before["run"]) == []
+
+
+MOMENTS = [1, 2, 3, 4, *(pytest.param(number, marks=pytest.mark.full) for number in range(5, 13))]
+
+
+@pytest.fixture(scope="module")
+def loading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A project whose server loads, and whose client is gone."""
+    made = Project(tmp_path_factory.mktemp("loading"))
+    slow = {"phase_seconds": {"weights": 1800}, "lifetime": 1800}
+    made.fake(fake=slow, draft=None, speculative=None, bench={"prompts": []}, ready={"deadline": 1800, "stall": 1800})
+    try:
+        with on_a_terminal(made, "up", "profile=fake") as terminal:
+            until(lambda: at(made, "wait"), what="the step wait")
+            terminal.press(CTRL_C)
+            terminal.wait()
+        yield made
+    finally:
+        ended(made.folder)
+
+
+@pytest.mark.parametrize("number", MOMENTS)
+def test_ctrl_c_at_any_moment_of_a_walk_detaches(loading: Project, number: int) -> None:
+    """As soon as the record has so many events: programs are being started then, and lines written."""
+    known = set(loading.folder.glob("runs/*"))
+
+    def told() -> int:
+        new = set(loading.folder.glob("runs/*/events.jsonl")) - {run / "events.jsonl" for run in known}
+        return sum(file.read_bytes().count(b"\n") for file in new)
+
+    with on_a_terminal(loading, "up", "profile=fake") as terminal:
+        until(lambda: told() >= number, what=f"{number} events", every=0.0)
+        terminal.press(CTRL_C)
+        shown = flat(terminal.wait())
+    assert (terminal.process.returncode, "detached" in shown, "Traceback" in shown) == (130, True, False), shown
+    assert loading.events()[-1]["facts"]["exit_code"] == 130
+    assert loading.status()["state"] == "loading"
 
 
 def test_a_second_ctrl_c_leaves_at_once_and_frees_the_host(project: Project) -> None:
