@@ -16,6 +16,8 @@ import time
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from tests.project import PATIENCE
+
 TESTS = Path(__file__).parent
 READY = "The server is fired up and ready to roll!"
 
@@ -49,7 +51,7 @@ class Server:
         assert re.search(pattern, self.log()), self.log()
         return self
 
-    def ask(self, path, body=None, key="", timeout=10.0):
+    def ask(self, path, body=None, key="", timeout=PATIENCE):
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         method, content = ("GET", None) if body is None else ("POST", json.dumps(body))
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)) as connection:
@@ -76,7 +78,7 @@ def free_port():
         return there.getsockname()[1]
 
 
-def until(look, seconds=15):
+def until(look, seconds=PATIENCE):
     deadline = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < deadline, "it never came true"

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.project import PATIENCE
+
 SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 HOLD = 'mount -o loop "$1" "$2" && echo mounted && exec cat'
 KINDS = {"ext4": [], "xfs": ["-m", "reflink=1"]}
@@ -56,7 +58,7 @@ def mounted(kind: str, folder: Path, megabytes: int = 400) -> Iterator[Mount]:
     with image.open("wb") as file:
         file.truncate(megabytes << 20)
     environ = {**os.environ, "PATH": SBIN}
-    subprocess.run([f"mkfs.{kind}", "-q", *KINDS[kind], str(image)], check=True, env=environ, timeout=60)
+    subprocess.run([f"mkfs.{kind}", "-q", *KINDS[kind], str(image)], check=True, env=environ, timeout=PATIENCE)
     argv = ["setpriv", "--pdeathsig", "KILL", "--", "unshare", "--mount", "--propagation", "private", "--", "sh", "-c"]
     holder = subprocess.Popen(
         [*argv, HOLD, "sh", str(image), str(at)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ

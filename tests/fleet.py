@@ -261,17 +261,17 @@ def _free_network() -> ipaddress.IPv4Network:
 
 def _await_port(address: str, port: int, log: Path) -> None:
     def answers() -> bool:
-        with contextlib.suppress(OSError), socket.create_connection((address, port), 1.0) as stream:
+        with contextlib.suppress(OSError), socket.create_connection((address, port), 5.0) as stream:
             return stream.recv(4) == b"SSH-"
         return False
 
     try:
-        _until(answers, f"sshd on {address}:{port}", seconds=30.0)
+        _until(answers, f"sshd on {address}:{port}")
     except TimeoutError as error:
         raise TimeoutError(f"{error}: {log.read_text(errors='replace')[-1500:]}") from None
 
 
-def _until(true: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+def _until(true: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         if time.monotonic() > deadline:

@@ -64,7 +64,7 @@ class Deployment:
         done = self.run("down")
         assert done.code == 0, done.err
         lock = str(self.place.host.get("lock", self.project.folder / "lock"))
-        until(lambda: self.place.left(row, lock) == places.NOTHING, 5, "no process, no port, no lock")
+        until(lambda: self.place.left(row, lock) == places.NOTHING, what="no process, no port, no lock")
 
 
 @contextmanager

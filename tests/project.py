@@ -88,7 +88,7 @@ class Project:
     def argv(self, *words: str) -> list[str]:
         return [*self.before, sys.executable, "-m", "deploy", *words]
 
-    def run(self, *words: str, env: Mapping[str, str] | None = None, timeout: float = 120.0) -> Done:
+    def run(self, *words: str, env: Mapping[str, str] | None = None, timeout: float = 300.0) -> Done:
         """Run the real command line in the project, to its end."""
         done = subprocess.run(
             self.argv(*words), cwd=self.folder, env={**self.environ, **(env or {})}, capture_output=True, text=True,

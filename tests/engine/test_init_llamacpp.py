@@ -26,7 +26,7 @@ def test_a_server_started_by_hand_becomes_a_profile_that_serves(tmp_path: Path) 
     with (tmp_path / "log").open("wb") as log:
         server = subprocess.Popen(["sh", str(script)], stdout=log, stderr=log)
     try:
-        until(lambda: listens(port), 60, "the server listens")
+        until(lambda: listens(port), what="the server listens")
         for name, origin in (("running", f"localhost:{server.pid}"), ("script", str(script))):
             done = project.run("init", "--from", origin, f"profile={name}", "--json")
             assert (done.code, done.err) == (0, ""), done.err

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.project import until
+from tests.project import PATIENCE, until
 
 ROOT = Path(__file__).parent.parent.parent
 TINY = ROOT / "examples" / "tiny-eagle3"
@@ -58,7 +58,7 @@ class Server:
     def ask(self, path: str, body: dict[str, object] | None = None, **headers: str) -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"content-type": "application/json", **headers})
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return json.load(answer)
 
     def accept_length(self) -> float:
@@ -74,7 +74,7 @@ def eagle3(draft: Path) -> list[str]:
 
 def refused(*flags: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-I", str(LAUNCHER), "--port", "0", *flags]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def test_it_says_where_it_listens_and_ends_with_0_on_sigterm(tmp_path):
@@ -86,7 +86,7 @@ def test_it_says_where_it_listens_and_ends_with_0_on_sigterm(tmp_path):
             lambda: "model loaded" in (tmp_path / "log").read_text(), what="its log, which a thread of its own writes"
         )
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(timeout=30) == 0
+        assert server.process.wait(timeout=PATIENCE) == 0
 
 
 ACCEPTED = [("draft.gguf", 3.0, 4.0), ("random-head.gguf", 1.0, 1.05), ("zero-head.gguf", 1.0, 1.15)]

@@ -66,7 +66,7 @@ def test_it_comes_up_is_verified_answers_and_goes_without_a_trace(tiny: Deployme
     assert len(tiny.left(first)["pids"]) == 2, "the launcher and the server"
     down = tiny.run("down")
     assert down.code == 0, down.err
-    until(lambda: tiny.left(first) == places.NOTHING, 5, "no process, no port, no lock")
+    until(lambda: tiny.left(first) == places.NOTHING, what="no process, no port, no lock")
     assert tiny.project.status()["state"] == "stopped"
 
 

@@ -102,7 +102,7 @@ def test_an_engine_that_outlives_its_server_is_ended(tiny: Deployment) -> None:
     row = tiny.project.status()
     server = next(pid for pid in with_run(row["run"]) if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes())
     os.kill(server, signal.SIGKILL)
-    row = until(lambda: (row := tiny.project.status())["state"] == "dead" and row, 30, "the death to show")
+    row = until(lambda: (row := tiny.project.status())["state"] == "dead" and row, what="the death to show")
     assert "of its processes live" in row["why"], row
     tiny.down_without_a_trace()
 

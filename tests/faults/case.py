@@ -17,7 +17,7 @@ from tests.faults.host import Look, look
 from tests.faults.moments import MOMENTS, Breakpoints
 from tests.fleet import Keys, TestHost
 from tests.places import Place
-from tests.project import EXAMPLES, Done, Project, free_port, until
+from tests.project import EXAMPLES, PATIENCE, Done, Project, free_port, until
 
 UP = ("up", "profile=fake", "draft.path=draft/two")
 LEASE = 3.0  # seconds after which the lock of a client that is not heard is free
@@ -58,7 +58,7 @@ class Case:
             self._client.append(client)
             try:
                 self.breakpoints.reach(wanted, client)
-                until(lambda: wanted.step in ("", self.step()), 30, f"the step {wanted.step}")
+                until(lambda: wanted.step in ("", self.step()), what=f"the step {wanted.step}")
                 yield
             finally:
                 self.breakpoints.release()
@@ -71,7 +71,7 @@ class Case:
     def end(self) -> None:
         """Let the held command go on, and come to its end."""
         self.breakpoints.release()
-        out, err = self.client.communicate(timeout=60)
+        out, err = self.client.communicate(timeout=PATIENCE)
         self.done = Done(self.client.returncode, out, err)
 
     def step(self) -> str:
@@ -89,7 +89,7 @@ class Case:
 
     def lapsed(self) -> None:
         """Wait until nobody holds the host's lock."""
-        until(lambda: not self.look().held, 30, "the lock to be free")
+        until(lambda: not self.look().held, what="the lock to be free")
 
     def left_here(self) -> list[str]:
         """Living processes on this machine that a client of this row has started."""

@@ -53,7 +53,7 @@ def cable_cut(case: Case) -> Iterator[None]:
         case.lapsed()
     finally:
         case.host.mend()
-    until(lambda: case.project.run("status").code == 0, 30, "the host to answer again")
+    until(lambda: case.project.run("status").code == 0, what="the host to answer again")
 
 
 # ---- the host
@@ -72,7 +72,7 @@ def port_taken(case: Case) -> Iterator[None]:
     """A process that no run of ours started listens on the server's port."""
     serve = 'cd /; setsid "$2" -m http.server "$1" --bind 127.0.0.1 >/dev/null 2>&1 </dev/null & echo $!'
     pid = case.place.inside("sh", "-c", serve, "sh", str(case.port), sys.executable).strip()
-    until(lambda: case.port in case.look().ports, 30, "the foreign server")
+    until(lambda: case.port in case.look().ports, what="the foreign server")
     try:
         yield
     finally:
@@ -84,7 +84,7 @@ def server_killed(case: Case) -> Iterator[None]:
     run = max(case.look().runs)
     pids = [pid for pid, (_, its) in case.look().processes.items() if its == run]
     case.place.inside("kill", "-9", *pids)
-    until(lambda: run not in case.look().runs, 10, "its end")
+    until(lambda: run not in case.look().runs, what="its end")
     yield
 
 

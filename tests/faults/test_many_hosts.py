@@ -17,7 +17,7 @@ from tests.faults.host import look
 from tests.faults.moments import MOMENTS, Breakpoints
 from tests.fleet import Keys, TestHost
 from tests.places import Place
-from tests.project import Done, Project, until
+from tests.project import PATIENCE, Done, Project, until
 
 pytestmark = [pytest.mark.sshd, pytest.mark.namespace]
 
@@ -160,17 +160,19 @@ def test_a_host_that_is_lost_while_it_loads_delays_nobody_else(several: Callable
         one, two, last = three.names
         three.but(1, phase_seconds={"weights": 30})
         with three.project.started(*UP, "--json") as client:
-            until(lambda: look(three.on[1]).runs and two in three.at("step_started", "wait"), 60, "a server that loads")
+            until(
+                lambda: look(three.on[1]).runs and two in three.at("step_started", "wait"), what="a server that loads"
+            )
             three.hosts[1].cut()
             try:
-                out, err = client.communicate(timeout=60)
+                out, err = client.communicate(timeout=PATIENCE)
             finally:
                 three.hosts[1].mend()
         done = Done(client.returncode, out, err)
         assert (done.code, failures(done)) == (3, [(two, "wait")]), err
         assert three.at("step_ended", "ready").keys() == {one, last}
         three.but(1)
-        until(lambda: three.run(*UP).code == 0, 60, "all of them to serve once it is back")
+        until(lambda: three.run(*UP).code == 0, what="all of them to serve once it is back")
         three.good("down")
 
 
@@ -188,7 +190,7 @@ def test_a_host_that_answers_nothing_is_named_and_the_others_are_shown(several: 
             assert done.code == 0, done.err
         finally:
             three.hosts[1].mend()
-        until(lambda: three.run("status").code == 0, 30, "the host to answer again")
+        until(lambda: three.run("status").code == 0, what="the host to answer again")
         three.good("down")
 
 
@@ -239,7 +241,7 @@ def test_a_follower_that_dies_while_the_head_is_asked_is_named_and_not_the_head(
                 two.on[1].inside("kill", "-9", *pids)
             finally:
                 breakpoints.release()
-            out, err = client.communicate(timeout=60)
+            out, err = client.communicate(timeout=PATIENCE)
         done = Done(client.returncode, out, err)
         assert (done.code, [host for host, _ in failures(done)]) == (6, [follower]), done.err
         two.but(0)

@@ -13,7 +13,7 @@ from tests.faults.host import look
 from tests.faults.moments import MOMENTS, Breakpoints
 from tests.fleet import TestHost
 from tests.places import Place
-from tests.project import Project, until
+from tests.project import PATIENCE, Project, until
 
 pytestmark = [pytest.mark.sshd, pytest.mark.namespace]
 
@@ -76,7 +76,7 @@ def test_two_that_bring_the_same_release_do_not_disturb_each_other(
             assert done.code == 0, done.err
         finally:
             breakpoints.release()
-        _, err = client.communicate(timeout=60)
+        _, err = client.communicate(timeout=PATIENCE)
     assert (client.returncode, len(serving(project))) == (0, 2), err
     is_clean(both)
     assert project.run("down", "profile=fake").code == 0
@@ -92,7 +92,7 @@ def test_what_a_dead_client_left_of_one_host_is_not_cleared_away_by_another(
         client.kill()
         client.wait()
         breakpoints.release()
-    until(lambda: not look(one).held, 30, "the lock to be free")
+    until(lambda: not look(one).held, what="the lock to be free")
     assert project.run(*UP, "--hosts", two.name).code == 0
     assert [path for path in look(one).stale if one.inside("cat", "/etc/machine-id").strip() in path]
     done = project.run(*UP)

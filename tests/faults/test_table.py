@@ -105,9 +105,9 @@ def again(it: Case, row: Row) -> None:
 
 def whole(it: Case, *, serves: bool) -> None:
     """Nothing is there but the server, if there shall be one, and what a finished run leaves."""
-    until(lambda: not it.look().others(it.before, serves=serves), 30, "no process but the server's")
+    until(lambda: not it.look().others(it.before, serves=serves), what="no process but the server's")
     seen = it.look()
     assert (bool(seen.runs), seen.stale, seen.held) == (serves, [], False)
     assert set(seen.ports) - set(it.before.ports) == ({it.port} if serves else set())
     assert len(seen.releases) <= 2, f"releases that are not whole: {seen.releases}"
-    until(lambda: not it.left_here(), 10, "nothing of the clients to live here")
+    until(lambda: not it.left_here(), what="nothing of the clients to live here")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.project import Done, Project, ended, until
+from tests.project import PATIENCE, Done, Project, ended, until
 
 ODD = Path(__file__).parents[1] / "odd_server.py"
 
@@ -42,7 +42,7 @@ def odd(*body: str, **more: Any) -> str:
 
 
 def ask(project: Project, question: str, *words: str) -> Done:
-    return project.run("ask", question, *words, timeout=60)
+    return project.run("ask", question, *words, timeout=PATIENCE)
 
 
 LAST_LINE = re.compile(
@@ -83,7 +83,7 @@ def test_what_is_asked_is_what_the_options_say(served: Project) -> None:
 def test_a_question_may_come_from_stdin(served: Project) -> None:
     done = subprocess.run(
         served.argv("ask", "-"), cwd=served.folder, env=served.environ, input=json.dumps({"asked": True}),
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert json.loads(json.loads(done.stdout)["messages"][0]["content"]) == {"asked": True}
 
@@ -159,9 +159,9 @@ def test_ctrl_c_ends_the_request_too(served: Project) -> None:
         assert asked.stdout
         assert asked.stdout.read(11) == "half an ans"
         asked.send_signal(signal.SIGINT)
-        _, err = asked.communicate(timeout=20)
+        _, err = asked.communicate(timeout=PATIENCE)
         assert (asked.returncode, "the request with it" in err, "Traceback" in err) == (130, True, False), err
-    until(lambda: "the client is gone" in log.read_text(), 10, "the server sees that nobody waits any more")
+    until(lambda: "the client is gone" in log.read_text(), what="the server sees that nobody waits any more")
 
 
 def test_who_has_seen_enough_ends_it(served: Project) -> None:
@@ -201,7 +201,7 @@ def test_a_server_that_is_away_is_told(project: Project) -> None:
 def test_a_server_that_loads_is_told(project: Project) -> None:
     project.fake(fake={"silent_at": "graphs"})
     with project.started("up", "profile=fake") as up:
-        until(lambda: project.run("status", "--json").out.count('"loading"'), 30)
+        until(lambda: project.run("status", "--json").out.count('"loading"'))
         done = ask(project, "Hello?")
         up.kill()
     assert (done.code, "nobody listens on port" in done.err) == (7, True), done.err

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.project import FAKE, Done, Project, until, with_run
+from tests.project import FAKE, PATIENCE, Done, Project, until, with_run
 
 # The fake server that misbehaves otherwise where it has no draft.
 TWO = """\
@@ -118,7 +118,7 @@ def test_what_ran_is_back_where_the_baseline_dies(project: Project) -> None:
 def test_the_same_again_puts_right_what_a_killed_client_left(project: Project) -> None:
     before = served(project, {"phase_seconds": {"graphs": 60}})
     with project.started("bench", "--baseline") as process:
-        until(lambda: project.status()["run"].endswith("-baseline") and project.status()["pid"], 60, "it is launched")
+        until(lambda: project.status()["run"].endswith("-baseline") and project.status()["pid"], what="it is launched")
         process.kill()
     assert project.status()["why"].startswith(f"tried in place of run {before['run']}: deploy rollback brings")
     engine = project.folder / "engine"
@@ -141,8 +141,8 @@ def test_a_server_that_lost_its_launcher_is_back_too(project: Project) -> None:
 def test_what_ran_is_back_after_a_ctrl_c(project: Project) -> None:
     before = served(project, {"phase_seconds": {"graphs": 60}})
     with project.started("bench", "--baseline") as process:
-        until(lambda: project.status()["run"].endswith("-baseline") and project.status()["pid"], 60, "it is launched")
+        until(lambda: project.status()["run"].endswith("-baseline") and project.status()["pid"], what="it is launched")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, "is brought back" in err) == (130, True), err
     is_back(project, before)

@@ -15,7 +15,7 @@ import pytest
 
 from deploy.measuring.measurement import Measurement
 from deploy.measuring.sample import Sample
-from tests.project import Project, until
+from tests.project import PATIENCE, Project, until
 
 ODD = Path(__file__).parent.parent / "odd_server.py"
 LADDER: dict[str, Any] = {"prompts": "mine.jsonl", "max_tokens": 12, "rounds": 2, "concurrency": [3, 1]}
@@ -97,8 +97,8 @@ def test_others_who_ask_meanwhile_leave_no_number(project: Project) -> None:
     body = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "x"}], "max_tokens": 5}).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/chat/completions", body)
     with measuring(project) as client:
-        urllib.request.urlopen(request, timeout=30).read()
-        _, err = client.communicate(timeout=60)
+        urllib.request.urlopen(request, timeout=PATIENCE).read()
+        _, err = client.communicate(timeout=PATIENCE)
     assert client.returncode == 10, err
     assert "others asked meanwhile: the server counted 9 requests and 325 tokens, of which 8 and 320 are ours" in err
     found = kept(project)
@@ -118,7 +118,7 @@ def test_requests_that_fail_leave_no_number_and_end_the_rounds(project: Project)
         partial = odd.with_suffix(".tmp")
         partial.write_text(json.dumps({"stream": broken}))
         partial.rename(odd)
-        _, err = client.communicate(timeout=60)
+        _, err = client.communicate(timeout=PATIENCE)
     assert client.returncode == 10, err
     assert "requests failed" in err
     assert "507" in err
@@ -133,7 +133,7 @@ def test_a_server_that_dies_meanwhile_leaves_no_number_of_an_earlier_time(projec
     assert before.figures()
     with measuring(project, "bench.rounds=9") as client:
         os.killpg(int(project.status()["pid"]), signal.SIGKILL)
-        _, err = client.communicate(timeout=60)
+        _, err = client.communicate(timeout=PATIENCE)
     assert client.returncode in (6, 7), err
     found = kept(project)
     assert (found.on.run, found.figures()) == (before.on.run, {})

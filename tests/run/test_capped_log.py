@@ -34,7 +34,7 @@ def test_nothing_is_lost_or_doubled_for_who_follows_it(project: Project, tmp_pat
         project.argv("logs", "-f", "-n", "20"), cwd=project.folder, env=project.environ, stdout=out
     ) as follower:  # fmt: skip
         try:
-            said = until(lambda: ALL.search(log.read_text()), 60, "the last line")
+            said = until(lambda: ALL.search(log.read_text()), what="the last line")
         finally:
             follower.kill()
     seen, count = numbered(log.read_text()), int(said[1])
@@ -66,7 +66,7 @@ def test_the_companion_is_no_part_of_the_server_and_ends_with_it(project: Projec
     assert companion not in with_run(row["run"])
     assert Path(f"/proc/{companion}/stat").read_text().rpartition(") ")[2].split()[3] != row["pid"], "its own session"
     assert project.run("down").code == 0
-    until(lambda: not Path(f"/proc/{companion}").exists(), 10, "it ended")
+    until(lambda: not Path(f"/proc/{companion}").exists(), what="it ended")
 
 
 def pids(word: str) -> list[int]:

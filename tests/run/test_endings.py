@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.project import Project, until
+from tests.project import PATIENCE, Project, until
 from tests.run.test_odd_answers import ODD
 
 READY = {"deadline": 25, "stall": 2}  # seconds
@@ -114,5 +114,5 @@ def test_a_busy_one_that_is_adopted_is_asked_again_whatever_the_end_of_its_log_s
     with project.started("up", "profile=fake") as again:
         until(lambda: '"GET /health_generate HTTP/1.1" 503' in log.read_text()[-1000:], what="a first answer")
         odd.write_text("{}")
-        _, err = again.communicate(timeout=60)
+        _, err = again.communicate(timeout=PATIENCE)
     assert (again.returncode, "launch" in err) == (0, False), err

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.project import ROOT, Project, with_run
+from tests.project import PATIENCE, ROOT, Project, with_run
 
 GPUS = "rtx-pro-6000 x8"
 USED = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
@@ -105,7 +105,7 @@ def test_somebody_else_on_a_gpu_is_named_and_left_alone_unless_evicted(machine: 
         for gpu in (3, 5):
             assert f"GPU {gpu} is held by pid {other.pid} of" in done.err
         done = machine.project.run("up", "profile=fake", "evict=yes")
-        assert (done.code, other.wait(10)) == (0, -15), done.err
+        assert (done.code, other.wait(PATIENCE)) == (0, -15), done.err
     with machine.somebody(0) as other:
         done = machine.project.run("restart")
         assert (done.code, other.poll()) == (5, None), "it was evicted once; a restart may not evict the next one"

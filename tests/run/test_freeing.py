@@ -33,7 +33,7 @@ from deploy.remote import Remote
 from deploy.state import Deployment, Place, Run
 from deploy.steps.free import free
 from deploy.transport.local import LocalTransport
-from tests.project import ROOT, Project, free_port, listens, until
+from tests.project import PATIENCE, ROOT, Project, free_port, listens, until
 from tests.run.test_fake_gpus import Machine, machine
 
 GPUS = "rtx-pro-6000 x8"
@@ -309,7 +309,7 @@ def test_one_whose_first_thread_ended_holds_what_it_holds(bench: Bench) -> None:
 def test_evicted_it_ends_and_others_live(bench: Bench, program: str, ending: int) -> None:
     with bench.holding(0, program=program) as other, bench.holding(5) as elsewhere:
         told = free(bench.node(evict=True), bench.remote)
-        assert (other.wait(10), elsewhere.poll()) == (ending, None)
+        assert (other.wait(PATIENCE), elsewhere.poll()) == (ending, None)
     assert "60000 MiB in use, 0 after" in told
     assert bench.freed()["ended"] == [other.pid]
 
@@ -318,7 +318,7 @@ def test_one_that_is_stopped_is_evicted_too(bench: Bench) -> None:
     with bench.holding(0) as other:
         other.send_signal(signal.SIGSTOP)
         free(bench.node(evict=True), bench.remote)
-        assert other.wait(10) in (-signal.SIGTERM, -signal.SIGKILL)
+        assert other.wait(PATIENCE) in (-signal.SIGTERM, -signal.SIGKILL)
 
 
 @contextmanager
@@ -339,7 +339,7 @@ def test_every_port_that_the_server_will_take_counts(bench: Bench) -> None:
         assert f"port {rendezvous} (rendezvous) is held by pid {other.pid} of " in error.evidence
         assert other.poll() is None
         told = free(bench.node(gpus=0, args=args, evict=True), bench.remote)
-        assert other.wait(10) == -signal.SIGTERM
+        assert other.wait(PATIENCE) == -signal.SIGTERM
     assert str(rendezvous) in told
 
 
@@ -388,5 +388,5 @@ def test_on_a_terminal_it_is_asked_before_anything_ends(machine: Machine) -> Non
         assert (code, other.poll()) == (5, None), told
         assert f"localhost: GPU 1 is held by pid {other.pid} of" in told
         code, told = answered(machine.project, "y", "up", "profile=fake")
-        assert (code, other.wait(10)) == (0, -signal.SIGTERM), told
+        assert (code, other.wait(PATIENCE)) == (0, -signal.SIGTERM), told
     assert machine.project.told("freed")[0]["ended"] == [other.pid]

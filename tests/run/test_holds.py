@@ -18,7 +18,7 @@ from deploy.errors import Locked
 from deploy.inventory import Host
 from deploy.session import Session
 from tests import places
-from tests.project import Project, until
+from tests.project import PATIENCE, Project, until
 
 BOB = {"LOGNAME": "bob"}  # somebody else at this machine
 
@@ -101,7 +101,7 @@ def test_somebody_at_a_terminal_is_asked_with_the_owner_s_name(project: Project,
             assert select.select([primary], [], [], 30)[0], told
             told += os.read(primary, 4096)
         os.write(primary, answer)
-        process.wait(30)
+        process.wait(PATIENCE)
     os.close(primary)
     assert process.returncode == code
     assert (project.run("hold", "localhost", "mine for 1h").code == 4) == (code != 0)
@@ -203,12 +203,12 @@ def test_a_client_that_is_killed_and_one_that_is_frozen_are_told_apart(tmp_path:
         with project.started("up", "profile=fake") as client:
             until(lambda: list(project.folder.glob("work/*/fake/runs/*/pid")), what="a server that loads")
             client.kill()
-            until(lambda: ends(project), 10)
+            until(lambda: ends(project))
         assert ends(project)[-1] == ("deploy up profile=fake", None, "the client died")
         with project.started("up", "profile=fake") as client:
             until(lambda: sum(line["event"] == "began" for line in audit(project)) == 2)
             client.send_signal(signal.SIGSTOP)
-            until(lambda: len(ends(project)) == 2, 15)
+            until(lambda: len(ends(project)) == 2)
         assert ends(project)[-1][1:] == (None, "the client was silent for 2 s")
         assert "not ended" not in project.run("history", "--hosts", "all").out
 

@@ -19,7 +19,7 @@ from deploy import lease
 from deploy.inventory import Host
 from deploy.transport.local import LocalTransport
 from tests import places
-from tests.project import LOCAL, ROOT, Project, until
+from tests.project import LOCAL, PATIENCE, ROOT, Project, until
 
 FAKE_SMI = f"{ROOT / 'tests' / 'fake-bin'}:{os.environ['PATH']}"
 
@@ -83,7 +83,7 @@ def terminal(project: Project, command: str, columns: int) -> str:
                 told += data
         except OSError:  # how the end of a terminal is told
             pass
-        process.wait(30)
+        process.wait(PATIENCE)
     os.close(primary)
     return told.decode().replace("\r\n", "\n")
 
@@ -109,6 +109,6 @@ def test_who_is_waited_for_is_told(tmp_path: Path) -> None:
             stdout=subprocess.DEVNULL, stderr=secondary, stdin=subprocess.DEVNULL,
         ) as process:  # fmt: skip
             os.close(secondary)
-            assert until(lambda: os.read(primary, 4096), 30).startswith(b"waiting for gpu1")  # and a slow localhost
+            assert until(lambda: os.read(primary, 4096)).startswith(b"waiting for gpu1")  # and a slow localhost
             process.kill()
         os.close(primary)

@@ -60,7 +60,7 @@ class Launched:
         for name, text in {**files, "logcap.py": host.source("logcap")}.items():
             (self.folder / name).write_text(text)
         subprocess.run(["sh", "-c", START, "sh", self.folder], check=True, capture_output=True)
-        until((self.folder / "server.log").read_text, 20, "its first word")
+        until((self.folder / "server.log").read_text, what="its first word")
 
     def look(self, rank: int = 0) -> identity.Serving:
         """What `health` sees of it."""
@@ -132,7 +132,7 @@ def test_a_child_with_a_title_is_known_for_ours(launched: Launched, titled: str,
 def test_a_wiped_environment_of_nobody_knows_whom_is_not_called_foreign(launched: Launched, titled: str) -> None:
     launched.start(sys.executable, SERVER, "{port}", "idle")
     with stranger(titled, launched.port, "title"):
-        (told,) = until(lambda: "10: " in (words := launched.words())[0] and words, 20, "it listens")
+        (told,) = until(lambda: "10: " in (words := launched.words())[0] and words, what="it listens")
     assert told.startswith("10: here: whose the process is that answers"), told
     assert "SPT_NOENV" in told
 
@@ -199,7 +199,7 @@ def test_who_else_answers_is_named(launched: Launched, case: str) -> None:
     word, run, said = STRANGERS[case]
     launched.start(sys.executable, SERVER, "{port}", word)
     with stranger(sys.executable, launched.port, "reuse", run=run.format(runs=launched.folder.parent)):
-        (told,) = until(lambda: "7: " in (words := launched.words() or [""])[0] and words, 20, "it listens")
+        (told,) = until(lambda: "7: " in (words := launched.words() or [""])[0] and words, what="it listens")
     assert said in told
 
 
@@ -212,11 +212,11 @@ def test_a_listener_on_another_address_answers_nobody_who_asks_here(launched: La
 def test_a_run_that_is_gone_is_told(launched: Launched) -> None:
     launched.start(sys.executable, SERVER, "{port}")
     launched.end()
-    told: Any = until(lambda: (words := launched.words()) and "is gone" in words[0] and words, 10, "the end")
+    told: Any = until(lambda: (words := launched.words()) and "is gone" in words[0] and words, what="the end")
     assert told[0].startswith("7: ")
 
 
 def test_a_server_without_its_launcher_is_proven_and_told(launched: Launched) -> None:
     launched.start(sys.executable, SERVER, "{port}")
     os.kill(int((launched.folder / "pid").read_text().split()[0]), signal.SIGKILL)
-    until(lambda: "lost its launcher" in "".join(launched.words()), 10, "the loss")
+    until(lambda: "lost its launcher" in "".join(launched.words()), what="the loss")

@@ -70,7 +70,7 @@ def served(place: Place, tmp_path: Path) -> Iterator[Path]:
     script = SCRIPT.format(folder=folder, port=free_port(), canary=CANARY)
     place.python(SET_UP, str(folder), str(FAKE), str(EXAMPLES), script)
     place.inside("bash", str(folder / "launch.sh"))
-    until(lambda: "fired up" in place.inside("cat", str(folder / "log")), 60, "the fake server serves")
+    until(lambda: "fired up" in place.inside("cat", str(folder / "log")), what="the fake server serves")
     yield folder
     place.inside("kill", "-9", pid_of(place, folder))
     place.inside("rm", "-r", str(folder))
@@ -172,7 +172,7 @@ def test_a_server_without_an_engine_is_taken_with_its_whole_command(tmp_path: Pa
     with (tmp_path / "log").open("wb") as log:
         server = subprocess.Popen([*argv, "--fake", "lifetime=60"], stdout=log, stderr=log, cwd=tmp_path)
     try:
-        until(lambda: "fired up" in (tmp_path / "log").read_text(), 60, "the fake server serves")
+        until(lambda: "fired up" in (tmp_path / "log").read_text(), what="the fake server serves")
         done = project.run("init", "--from", f"localhost:{server.pid}", "profile=taken", "--json")
         assert (done.code, done.err) == (0, ""), done.err
         made = project.run("profile", "show", "taken", "--json").json
@@ -199,7 +199,7 @@ def test_only_the_one_server_below_a_process_is_taken(tmp_path: Path, starts: li
     assert shell.stdout
     pids = [int(shell.stdout.readline()) for _ in starts]
     try:
-        until(lambda: all(_cmdline(pid).startswith(b"llama-server") for pid in pids), 30, "they run")
+        until(lambda: all(_cmdline(pid).startswith(b"llama-server") for pid in pids), what="they run")
         done = project.run("init", "--from", f"localhost:{shell.pid}", "profile=x", "model=/m", "--json")
         if why:
             assert (done.code, why in done.err) == (2, True), done.err

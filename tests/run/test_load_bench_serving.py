@@ -17,7 +17,7 @@ from deploy.errors import ConfigError, Interrupted, RemoteFailed
 from deploy.loads import Ran, bench_serving
 from deploy.measuring.prompts import Prompt
 from tests import loads
-from tests.project import free_port, until
+from tests.project import PATIENCE, free_port, until
 
 OUTPUT = {  # of 0.5.23, with --output-details; shortened
     "backend": "sglang-oai-chat", "duration": 2.5, "completed": 2, "total_output_tokens": 11,
@@ -166,7 +166,7 @@ def test_who_stops_ends_the_client_and_takes_its_folder_away(tmp_path: Path) -> 
     until(lambda: stand.seen.exists() and stand.seen.read_text().endswith("}"), what="the client")
     told = stand.told()
     remote.abort.set()
-    thread.join(20)
+    thread.join(PATIENCE)
     assert failed
     until(lambda: not Path(f"/proc/{told['pid']}").exists(), what="the end of the client")
     until(lambda: not Path(told["folder"]).exists(), what="the end of its folder")

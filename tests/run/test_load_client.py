@@ -17,7 +17,7 @@ from deploy import host
 from deploy.errors import Interrupted
 from deploy.loads import Ran, own
 from tests import loads
-from tests.project import ROOT, free_port, until
+from tests.project import PATIENCE, ROOT, free_port, until
 from tests.scripted_server import CHUNKED, CLOSE, STREAM, Script, chunk, event, last, scripted, usage
 
 PACE = 0.01  # seconds from one event to the next
@@ -205,7 +205,7 @@ def test_who_stops_leaves_nothing_behind(tmp_path: Path) -> None:
         until(lambda: server.asked, what="a request")
         assert clients()
         remote.abort.set()
-        thread.join(20)
+        thread.join(PATIENCE)
         assert failed
         until(lambda: not clients(), what="the end of the program")
 
@@ -225,7 +225,7 @@ def test_a_program_whose_stdin_ends_ends(tmp_path: Path, program: str) -> None:
             run.stdin.flush()
             until(lambda: bool(server.asked) or any(tmp_path.iterdir()), what="its beginning")
             run.stdin.close()
-            assert run.wait(20) == 1
+            assert run.wait(PATIENCE) == 1
     assert list(tmp_path.iterdir()) == []
 
 

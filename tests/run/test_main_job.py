@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from deploy.host import header
-from tests.project import EXAMPLES, ROOT, Project, free_port, listens, until, with_run
+from tests.project import EXAMPLES, PATIENCE, ROOT, Project, free_port, listens, until, with_run
 
 ENDINGS: dict[str, tuple[dict[str, Any], dict[str, Any], int, str]] = {
     # case: (misbehaviour, profile fields, exit code, words)
@@ -128,7 +128,7 @@ def test_ctrl_c_after_the_launch_detaches(project: Project) -> None:
         until(lambda: _alive(project), what="a server that loads")
         until(lambda: _step(project, "wait"), what="the step wait")
         client.send_signal(signal.SIGINT)
-        _, err = client.communicate(timeout=20)
+        _, err = client.communicate(timeout=PATIENCE)
     assert (client.returncode, "detached" in err) == (130, True), err
     assert project.status()["state"] in ("loading", "serving")
 
@@ -152,7 +152,7 @@ def test_ctrl_c_before_the_launch_says_what_was_done(project: Project) -> None:
         until((project.folder / "here").exists, what="the hook")
         client.send_signal(signal.SIGINT)
         (project.folder / "go").touch()
-        _, err = client.communicate(timeout=20)
+        _, err = client.communicate(timeout=PATIENCE)
     assert (client.returncode, "no server was touched" in err) == (130, True), err
 
 
@@ -167,7 +167,7 @@ def test_a_foreign_server_on_the_port_is_named_and_left_alone(project: Project) 
         done = project.run("up", "profile=fake")
         assert (done.code, f"pid {foreign.pid}" in done.err, foreign.poll()) == (5, True, None), done.err
         done = project.run("up", "profile=fake", "evict=yes")
-        assert (done.code, foreign.wait(10) is not None) == (0, True), done.err
+        assert (done.code, foreign.wait(PATIENCE) is not None) == (0, True), done.err
     finally:
         foreign.kill()
         foreign.wait()
@@ -304,10 +304,10 @@ def test_a_lapsed_lease_fences_the_client(tmp_path: Path) -> None:
     with project.started("up", "profile=fake") as frozen:
         until((project.folder / "here").exists, what="the hook")
         os.kill(frozen.pid, signal.SIGSTOP)
-        until(lambda: (project.folder / "lock").read_text() == "", seconds=10, what="the lease to lapse")
+        until(lambda: (project.folder / "lock").read_text() == "", seconds=PATIENCE, what="the lease to lapse")
         (project.folder / "go").touch()
         os.kill(frozen.pid, signal.SIGCONT)
-        _, err = frozen.communicate(timeout=30)
+        _, err = frozen.communicate(timeout=PATIENCE)
     assert (frozen.returncode, "lease" in err) == (4, True), err
     assert project.status()["state"] == "nothing deployed"
 
@@ -341,7 +341,7 @@ def _layers(release: Path) -> set[str]:
 
 def test_a_server_that_writes_a_lot_costs_neither_time_nor_disk_here(project: Project) -> None:
     project.fake(fake={"log_bytes": 60_000_000})
-    assert project.run("up", "profile=fake", timeout=60).code == 0
-    assert project.run("up", "profile=fake", timeout=60).code == 0, "it is adopted with the end of its log alone"
+    assert project.run("up", "profile=fake", timeout=PATIENCE).code == 0
+    assert project.run("up", "profile=fake", timeout=PATIENCE).code == 0, "it is adopted with the end of its log alone"
     for events in (project.folder / "runs").glob("*/events.jsonl"):
         assert events.stat().st_size < 1_000_000

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.project import EXAMPLES, LOCAL, Project, until, with_run
+from tests.project import EXAMPLES, LOCAL, PATIENCE, Project, until, with_run
 
 STRAY: list[tuple[list[str], str]] = [
     (["down", "staging"], "did you mean profile=staging?"),
@@ -60,7 +60,7 @@ def test_ctrl_c_in_stop_says_that_the_old_server_was_told_to_end(project: Projec
     with project.started("restart") as client:
         until((folder / "stopped").exists, what="TERM")
         client.send_signal(signal.SIGINT)
-        _, err = client.communicate(timeout=20)
+        _, err = client.communicate(timeout=PATIENCE)
     assert (client.returncode, "was told to end" in err) == (130, True), err
 
 
@@ -241,7 +241,7 @@ def test_a_cancelled_job_and_a_closed_terminal_are_told_as_ctrl_c(project: Proje
     with project.started("up", "profile=fake", "--json") as client:
         until(lambda: _waits(project), what="the step wait")
         client.send_signal(number)
-        out, err = client.communicate(timeout=20)
+        out, err = client.communicate(timeout=PATIENCE)
     assert (client.returncode, json.loads(out)["exit_code"], "detached" in err) == (130, 130, True), err
     assert project.events()[-1]["kind"] == "run_ended"
 
@@ -259,10 +259,10 @@ def test_a_second_operator_who_took_over_is_why_the_first_one_failed(tmp_path: P
     with project.started("up", "profile=fake") as frozen:
         until(lambda: _waits(project), what="the step wait")
         os.kill(frozen.pid, signal.SIGSTOP)
-        until(lambda: (project.folder / "lock").read_text() == "", seconds=10, what="the lease to lapse")
+        until(lambda: (project.folder / "lock").read_text() == "", seconds=PATIENCE, what="the lease to lapse")
         assert project.run("down").code == 0
         os.kill(frozen.pid, signal.SIGCONT)
-        _, err = frozen.communicate(timeout=30)
+        _, err = frozen.communicate(timeout=PATIENCE)
     assert (frozen.returncode, "lease" in err) == (4, True), err
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.project import EXAMPLES, Done, Project, until
+from tests.project import EXAMPLES, PATIENCE, Done, Project, until
 
 ODD = Path(__file__).parent.parent / "odd_server.py"
 
@@ -120,7 +120,7 @@ def test_ctrl_c_is_heard_between_two_prompts(project: Project) -> None:
     with project.started("up", "profile=fake") as client:
         until(lambda: _prompts(project) > 1, what="the second prompt")
         client.send_signal(signal.SIGINT)
-        _, err = client.communicate(timeout=20)
+        _, err = client.communicate(timeout=PATIENCE)
     assert (client.returncode, "detached in bench" in err, "FAILED" in err) == (130, True, False), err
     assert _prompts(project) < 6
 

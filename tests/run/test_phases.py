@@ -7,7 +7,7 @@ import signal
 from itertools import pairwise
 from typing import Any
 
-from tests.project import Project, until
+from tests.project import PATIENCE, Project, until
 
 STAGES = ["starting", "rendezvous", "target weights", "draft weights", "target kv cache", "target graphs"]
 STAGES += ["draft graphs", "scheduler", "http", "warm-up"]
@@ -68,7 +68,7 @@ def test_a_start_that_nobody_waited_for_counts_too(project: Project) -> None:
     with project.started("up", "profile=fake") as first:
         until(lambda: list(project.folder.glob("work/*/fake/runs/*/pid")), what="the launch")
         first.send_signal(signal.SIGINT)
-        assert first.wait(30) == 130
+        assert first.wait(PATIENCE) == 130
     until((project.folder / "ready").exists, what="the server to be ready")
     project.run("up", "profile=fake", "bench.prompts=[]")
     (took,) = project.told("phases")

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.project import Project, ended, free_port, until
+from tests.project import PATIENCE, Project, ended, free_port, until
 
 
 def through_a_shell(project: Project, words: str, streams: str) -> tuple[int, str]:
     """The exit code of `deploy` under these redirections, and what came to stderr."""
     script = f'"$0" -m deploy {words} {streams}; exit "${{PIPESTATUS[0]}}"'
     done = subprocess.run(
-        ["bash", "-c", script, project.argv()[0]], cwd=project.folder, env=project.environ, timeout=60, check=False,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        ["bash", "-c", script, project.argv()[0]], cwd=project.folder, env=project.environ, check=False,
+        timeout=PATIENCE, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     return done.returncode, done.stderr
 
@@ -145,14 +145,14 @@ def test_a_missing_log_is_told(project: Project) -> None:
     assert project.run("up", "profile=fake").code == 0
     (Path(project.status()["folder"]) / "server.log").unlink()
     for words in (["logs"], ["logs", "-f"]):
-        done = project.run(*words, timeout=20)
+        done = project.run(*words, timeout=PATIENCE)
         assert (done.code, "cannot be read" in done.err, "server.log" in done.err) == (1, True, True), done.err
 
 
 def test_the_log_of_a_dead_server_is_not_followed(project: Project) -> None:
     project.fake(fake={"die_at": "weights"})
     assert project.run("up", "profile=fake").code == 6
-    done = project.run("logs", "-f", "-n", "5", timeout=20)
+    done = project.run("logs", "-f", "-n", "5", timeout=PATIENCE)
     assert (done.code, "does not run: " in done.err, len(done.out.splitlines())) == (0, True, 5), done.err
 
 
@@ -182,7 +182,7 @@ def test_following_ends_when_nobody_reads(project: Project) -> None:
         follower.stdout.read(10)
         follower.stdout.close()
         assert project.run("smoke").code == 0  # something for the log
-        assert follower.wait(timeout=20) == 1
+        assert follower.wait(timeout=PATIENCE) == 1
         assert follower.stderr
         assert follower.stderr.read() == b""
 
@@ -194,7 +194,7 @@ def test_who_follows_and_is_killed_leaves_no_reader_on_the_host(project: Project
     with project.started("logs", "-f") as follower:
         until(lambda: _reading(folder), what="the reader on the host")
         follower.kill()
-        until(lambda: not _reading(folder), 20, "the end of the reader, though the log is silent")
+        until(lambda: not _reading(folder), what="the end of the reader, though the log is silent")
 
 
 def _reading(folder: bytes) -> bool:

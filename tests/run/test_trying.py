@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.project import EXAMPLES, Done, Project, until, with_run
+from tests.project import EXAMPLES, PATIENCE, Done, Project, until, with_run
 from tests.run.test_rollback import another_draft
 
 BENCH = {"prompts": ["count on", "once more"], "rounds": 2, "most_rounds": 2, "max_tokens": 16}
@@ -79,9 +79,9 @@ def test_after_a_ctrl_c_what_ran_before_is_back_and_what_was_tried_is_told(proje
     before = project.status()
     sweep = fakes({"tokens_per_second": 900}, {"phase_seconds": {"graphs": 60}}, {})
     with project.started("try", sweep, "--json") as process:
-        until(lambda: "candidate 2 of 3" in str(project.events()) and project.status()["state"] == "loading", 60)
+        until(lambda: "candidate 2 of 3" in str(project.events()) and project.status()["state"] == "loading")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
     assert [row["verdict"] for row in json.loads(out)["candidates"]] == ["holds", "stopped"]
     now = project.status()
@@ -98,7 +98,7 @@ def test_what_a_killed_client_left_is_only_tried(project: Project, again: str) -
     before = project.status()
     assert before["gates_hold"] is False, "no good run: no rollback would find it by itself"
     with project.started("try", fakes({"phase_seconds": {"graphs": 60}}, {}), "gates.accept_length=>= 2") as process:
-        until(lambda: project.status()["state"] == "loading", 60)
+        until(lambda: project.status()["state"] == "loading")
         process.kill()
     words = [fakes({"accept_length": 1.0}, {"die_at": "kv"}), "--json"] if again == "try" else []
     done = project.run(again, *words)

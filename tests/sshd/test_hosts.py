@@ -15,7 +15,7 @@ import pytest
 
 from tests import places
 from tests.fleet import Keys, TestHost, loopback, run
-from tests.project import Done, Project, free_port
+from tests.project import PATIENCE, Done, Project, free_port
 
 pytestmark = pytest.mark.sshd
 
@@ -111,7 +111,7 @@ def test_somebody_at_a_terminal_is_asked(sshd, stranger: Make, known: Path, answ
             told += os.read(primary, 4096)
         assert b"SHA256:" in told
         os.write(primary, answer)
-        process.wait(30)
+        process.wait(PATIENCE)
     os.close(primary)
     assert (process.returncode, known.exists()) == (code, added)
 

@@ -15,7 +15,7 @@ import pytest
 from tests import places
 from tests.fleet import TestHost
 from tests.places import Place
-from tests.project import EXAMPLES, Project, free_port, until
+from tests.project import EXAMPLES, PATIENCE, Project, free_port, until
 
 pytestmark = [pytest.mark.sshd, pytest.mark.namespace]
 
@@ -66,12 +66,12 @@ def launched(project: Project, client: subprocess.Popen[str]) -> Any:
         assert client.poll() is None, client.communicate()[1]
         return alive(project)
 
-    return until(look, 60, "a server that loads")
+    return until(look, what="a server that loads")
 
 
 def nothing_left(place: Place, row: Mapping[str, Any]) -> None:
     """No process, no port, and within a second or so no lock."""
-    until(lambda: place.left(row) == places.NOTHING, 5, "nothing left")
+    until(lambda: place.left(row) == places.NOTHING, what="nothing left")
 
 
 def waits(project: Project) -> bool:
@@ -143,9 +143,9 @@ def test_ctrl_c_after_the_launch_detaches_and_up_takes_it_up_again(project: Proj
     project.fake(fake={"phase_seconds": {"weights": 5}})
     with project.started("up", "profile=fake") as client:
         loading = launched(project, client)
-        until(lambda: waits(project), 60, "the step wait")
+        until(lambda: waits(project), what="the step wait")
         client.send_signal(signal.SIGINT)
-        _, err = client.communicate(timeout=30)
+        _, err = client.communicate(timeout=PATIENCE)
     assert (client.returncode, "detached" in err) == (130, True), err
     done = project.run("up", "profile=fake", "--json")
     assert (done.code, done.json["verdict"]["mode"]) == (0, "verify"), done.err

@@ -12,6 +12,7 @@ import pytest
 
 from deploy.transport import connect
 from tests.fleet import run
+from tests.project import PATIENCE
 
 LISTEN = "import socket; s = socket.create_server(('127.0.0.1', 4040)); print(1, flush=True); s.accept()"
 MAKER = """
@@ -52,7 +53,7 @@ def test_hosts_reach_each_other_but_not_each_other_s_loopback(fleet, pair):
     first, second = fleet(2)
     one, two = pair
     process = one.spawn(["python3", "-c", LISTEN], deadline=30)
-    process.read(timeout=10)
+    process.read(timeout=PATIENCE)
     with pytest.raises(ConnectionRefusedError):
         two.dial(4040)
     two.dial(22, host=first.address).close()
@@ -71,7 +72,7 @@ def test_nothing_is_left_when_the_maker_is_killed(keys, tmp_path):
         mine = {int(pid) for pid in _descendants(maker.pid)}
         assert len(mine) >= 6 and cable.exists()
         maker.kill()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while left := [pid for pid in mine if Path(f"/proc/{pid}").exists()]:
         assert time.monotonic() < deadline, left
         time.sleep(0.05)

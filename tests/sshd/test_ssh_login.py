@@ -16,7 +16,7 @@ import pytest
 from deploy.errors import Unreachable
 from deploy.transport import connect, trust
 from tests.fleet import Keys, TestHost, loopback, run
-from tests.project import until
+from tests.project import PATIENCE, until
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def unwilling(host: TestHost, times: int, word: bytes = b"") -> Iterator[TestHos
         serving.start()
         yield replace(host, address="127.0.0.1", port=door.getsockname()[1])
         door.shutdown(socket.SHUT_RDWR)
-        serving.join(5)
+        serving.join(PATIENCE)
 
 
 @pytest.mark.parametrize("times", [1, 2])

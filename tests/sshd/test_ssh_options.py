@@ -17,6 +17,7 @@ from deploy.errors import ConfigError, Unreachable
 from deploy.transport import _options, connect
 from deploy.transport.openssh import resolve
 from tests.fleet import Keys, TestHost, loopback
+from tests.project import PATIENCE
 
 PLAIN = TestHost("gpu1", "gpu1", "", user=None)
 
@@ -278,7 +279,7 @@ def test_a_proxy_command_is_used_and_ends_with_the_connection(via_config, keys, 
     program = Path("/proc") / (tmp_path / "pid").read_text().strip()
     assert transport.run(["echo", "in"]).stdout == b"in\n" and program.exists()
     transport.close()
-    deadline = time.monotonic() + 8
+    deadline = time.monotonic() + PATIENCE
     while program.exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -22,7 +22,7 @@ from deploy.errors import RemoteFailed, Unreachable
 from deploy.transport import connect
 from deploy.transport.ssh import SshTransport
 from tests.fleet import loopback
-from tests.project import until
+from tests.project import PATIENCE, until
 
 NOISE = """
 echo "Welcome to the cluster!"; printf 'no newline'; printf 'pyenv: cannot rehash' >&2
@@ -130,7 +130,7 @@ def test_an_sshd_that_allows_fewer_sessions_says_so(keys):
             there.run(["true"])
         assert "MaxSessions" in caught.value.remedy
         process.close_stdin()
-        assert process.read(timeout=10) == b""
+        assert process.read(timeout=PATIENCE) == b""
         process.close()
         there.close()
 
@@ -202,7 +202,7 @@ def test_a_host_that_vanishes_in_the_middle_is_unreachable_and_no_hang(fleet, im
     try:
         with pytest.raises(Unreachable):
             process.read(timeout=15)
-        waiting.join(15)
+        waiting.join(PATIENCE)
         assert len(errors) == 1
         before = time.monotonic()
         with pytest.raises(Unreachable):
@@ -211,7 +211,7 @@ def test_a_host_that_vanishes_in_the_middle_is_unreachable_and_no_hang(fleet, im
             there.dial(22)
         with pytest.raises(BrokenPipeError):
             process.write(b"x")
-        assert time.monotonic() - before < 5
+        assert time.monotonic() - before < 20
     finally:
         if how == "cut":
             host.mend()
@@ -261,7 +261,7 @@ def test_a_client_that_is_killed_while_it_puts_a_file_leaves_the_old_file(fleet)
         while not there.run(["sh", "-c", "find /tmp/half.* -size +100k"]).stdout:
             time.sleep(0.02)
         client.kill()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while there.run(["sh", "-c", "ls /tmp/half.*"]).status == 0:
         assert time.monotonic() < deadline
     assert there.run(["cat", "/tmp/half"]).stdout == b"old"
@@ -272,7 +272,7 @@ def test_an_sshd_that_is_killed_is_noticed_at_once(keys):
     with loopback(keys) as host:
         there = connect(host)
         process = there.spawn(["sh", "-c", "ps -o ppid= $(ps -o ppid= $PPID); sleep 30"], deadline=30)
-        session = int(process.read(timeout=10))
+        session = int(process.read(timeout=PATIENCE))
         os.kill(session, signal.SIGKILL)
         with pytest.raises(Unreachable, match="connection was lost") as lost:
             process.read(timeout=10)
@@ -290,10 +290,10 @@ def test_a_host_that_falls_silent_is_told_as_such(keys, impatient):
     with loopback(keys) as host:
         there = connect(host)
         process = there.spawn(["sh", "-c", "ps -o ppid= $(ps -o ppid= $PPID); sleep 30"], deadline=30)
-        session = int(process.read(timeout=10))
+        session = int(process.read(timeout=PATIENCE))
         os.kill(session, signal.SIGSTOP)
         try:
-            for use in (lambda: process.read(timeout=20), lambda: there.run(["true"]), lambda: there.dial(1)):
+            for use in (lambda: process.read(timeout=PATIENCE), lambda: there.run(["true"]), lambda: there.dial(1)):
                 with pytest.raises(Unreachable, match="connection was lost") as lost:
                     use()
                 assert lost.value.evidence == "no answer to our keep-alive for 2 s"
@@ -325,7 +325,7 @@ def test_the_deadline_holds_when_the_client_is_killed(sshd, kind):
         assert client.stdout
         assert client.stdout.readline() == b"running\n"
         client.kill()
-    deadline = time.monotonic() + 8
+    deadline = time.monotonic() + PATIENCE
     while naps := subprocess.run(["pgrep", "-f", f"sleep {nap}"], capture_output=True, check=False).stdout:
         assert time.monotonic() < deadline, naps
         time.sleep(0.05)
@@ -378,7 +378,7 @@ def test_no_thread_and_no_process_is_left_when_a_host_is_let_go(sshd):
     there = connect(sshd)
     there.run(["true"])
     there.close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE
     while threading.active_count() > before:
         assert time.monotonic() < deadline, threading.enumerate()
         time.sleep(0.02)

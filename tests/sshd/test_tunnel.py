@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.fleet import TestHost
-from tests.project import Project
+from tests.project import PATIENCE, Project
 
 
 @pytest.fixture
@@ -37,13 +37,13 @@ def test_it_leads_to_the_server_and_ends_with_ctrl_c(project, fleet):
             told = json.loads(tunnel.stdout.readline())
             assert (told["host"], told["port"]) == (host.name, port)
             for _ in range(3):
-                with urllib.request.urlopen(f"{told['url']}/v1/models", timeout=10) as reply:
+                with urllib.request.urlopen(f"{told['url']}/v1/models", timeout=PATIENCE) as reply:
                     assert json.load(reply)["data"][0]["id"] == "tiny"
             asked = project.run("ask", "Hello?")
             assert (asked.code, "accept length" in asked.err) == (0, True), asked.err
             assert len(project.run("logs", "-n", "3").out.splitlines()) == 3
             tunnel.send_signal(signal.SIGINT)
-            tunnel.communicate(timeout=20)
+            tunnel.communicate(timeout=PATIENCE)
             assert tunnel.returncode == 130
     finally:
         assert project.run("down").code == 0
@@ -57,8 +57,8 @@ def test_many_at_once_and_large_answers_arrive_whole(project, fleet):
         with project.started("tunnel", "--json") as tunnel:
             url = json.loads(tunnel.stdout.readline())["url"]
             ask = ["curl", "-s", "--parallel", "--parallel-max", "6", *[f"{url}/metrics"] * 12]
-            lines = subprocess.run(ask, capture_output=True, check=True, timeout=60).stdout.count(b"# TYPE")
-            one = urllib.request.urlopen(f"{url}/metrics", timeout=10).read().count(b"# TYPE")
+            lines = subprocess.run(ask, capture_output=True, check=True, timeout=PATIENCE).stdout.count(b"# TYPE")
+            one = urllib.request.urlopen(f"{url}/metrics", timeout=PATIENCE).read().count(b"# TYPE")
             assert lines == 12 * one
     finally:
         assert project.run("down").code == 0

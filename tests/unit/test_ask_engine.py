@@ -14,6 +14,7 @@ import pytest
 
 from deploy import host
 from deploy.host import ask_engine
+from tests.project import PATIENCE
 
 # Stands for `loadcheck`: counts how often it is really asked, and answers with what it was asked.
 PROGRAM = """
@@ -198,7 +199,7 @@ def test_what_hangs_is_ended_with_its_children(job: dict[str, Any], tmp_path: Pa
     body = f"import subprocess\n{start}\ntime.sleep(60)"
     ask_engine.ask({**job, "program": program(body), "timeout": 2.0})
     pid = int(child.read_text())
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE
     while Path(f"/proc/{pid}").exists() and "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text():
         assert time.monotonic() < deadline, "its child lives on"
         time.sleep(0.01)

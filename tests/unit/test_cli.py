@@ -19,7 +19,7 @@ from deploy import cli, errors, lease, registry
 from deploy.errors import DeployError
 from deploy.inventory import Host
 from deploy.transport.local import LocalTransport
-from tests.project import EXAMPLES, ROOT, Project, free_port
+from tests.project import EXAMPLES, PATIENCE, ROOT, Project, free_port
 
 COMMANDS = [name.rstrip("_") for name in registry.names("deploy.commands")]
 HEAVY = ["fabric", "invoke", "paramiko", "pydantic", "rich", "tenacity", "yaml"]
@@ -41,7 +41,7 @@ def test_help_shows_examples_and_imports_nothing_heavy(command):
         "try:\n    main()\nfinally:\n"
         f"    print('imported:', *sorted(set({HEAVY}) & set(sys.modules)), file=sys.stderr)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stderr) == (0, "imported:\n")
     assert re.search(rf"Examples:\n +deploy {command}", done.stdout)
 
@@ -184,7 +184,7 @@ def test_our_own_bug_is_a_traceback_and_exit_1(project, tmp_path):
         "cli.Commands.get_command = lambda *_: broken\n"
         "sys.argv = ['deploy', 'broken']\ncli.main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
 
@@ -204,7 +204,7 @@ def test_an_error_on_a_terminal_is_red_unless_no_colour_is_wanted(environ, colou
         project.argv("up"), cwd=project.folder, env={**project.environ, **environ}, stderr=secondary,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
     ) as process:  # fmt: skip
-        process.wait(timeout=60)
+        process.wait(timeout=PATIENCE)
     os.close(secondary)
     told = os.read(primary, 4096)
     os.close(primary)
@@ -226,7 +226,7 @@ def test_a_pipe_that_is_closed_is_no_traceback(words, project):
         os.close(writer)
         assert process.stderr
         assert process.stderr.read() == ""
-        assert process.wait(timeout=60) == 1
+        assert process.wait(timeout=PATIENCE) == 1
 
 
 def test_ctrl_c_while_connecting_is_exit_130_at_once(tmp_path):
@@ -239,8 +239,8 @@ def test_ctrl_c_while_connecting_is_exit_130_at_once(tmp_path):
             with connection:
                 process.send_signal(signal.SIGINT)
                 started = time.monotonic()
-                out, err = process.communicate(timeout=60)
+                out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 25
     assert out == ""
     assert "Traceback" not in err

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.project import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 INVENTORY = """
 hosts: {gpu1: , gpu2: , gpu3: , head: }
@@ -83,7 +85,7 @@ class Shell:
         """What stands in the line after these keys."""
         self.said = ""
         os.write(self.terminal, f"{typed}{keys}\x07".encode())
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while not (found := re.search(r"<<(.*)>>", self.said)):
             assert time.monotonic() < deadline, self.said
             self.said += os.read(self.terminal, 65536).decode()
@@ -91,7 +93,7 @@ class Shell:
 
     def close(self) -> None:
         self.process.kill()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=PATIENCE)
         os.close(self.terminal)
 
 
@@ -185,7 +187,7 @@ def ask(project: Path, folder: str, line: str) -> tuple[int, str]:
     environ = {**environment(project), "COMP_LINE": line, "COMP_CURRENT": line.rsplit(" ", maxsplit=1)[-1]}
     done = subprocess.run(
         ["deploy"], cwd=project / folder, env={**environ, "_DEPLOY_COMPLETE": "bash_complete"}, capture_output=True,
-        text=True, timeout=60, check=False,
+        text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 
@@ -214,7 +216,7 @@ def test_names_need_nothing_heavy(project: Path) -> None:
     )
     argv = [sys.executable, "-c", program]
     done = subprocess.run(
-        argv, cwd=project, env={**environment(project), "PYTHONPATH": str(ROOT)}, check=False, timeout=60
+        argv, cwd=project, env={**environment(project), "PYTHONPATH": str(ROOT)}, check=False, timeout=PATIENCE
     )
     assert done.returncode == 0
 
@@ -222,7 +224,7 @@ def test_names_need_nothing_heavy(project: Path) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_is_one_that_the_shell_reads(project: Path, shell: str) -> None:
     done = subprocess.run(
-        ["deploy", "completion", shell], env=environment(project), capture_output=True, check=True, timeout=60
+        ["deploy", "completion", shell], env=environment(project), capture_output=True, check=True, timeout=PATIENCE
     )
     with suppress(FileNotFoundError):  # not every machine has every shell
-        subprocess.run([shell, "-n"], input=done.stdout, check=True, timeout=60)
+        subprocess.run([shell, "-n"], input=done.stdout, check=True, timeout=PATIENCE)

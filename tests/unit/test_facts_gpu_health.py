@@ -14,6 +14,7 @@ import pytest
 from deploy import host
 from deploy.facts import gpu_health
 from deploy.host.gpu_health import thinned
+from tests.project import PATIENCE
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "facts"
 BIN = Path(__file__).parents[1] / "fake-bin"
@@ -217,7 +218,7 @@ def asked(told, tmp_path, path=None):
     (tmp_path / "gpus.json").write_text(json.dumps(told))
     environment = {"PATH": path or f"{BIN}:{os.environ['PATH']}", "FAKE_GPU_STATE": str(tmp_path)}
     argv = [sys.executable, "-I", "-S", "-c", host.source("gpu_health"), *gpu_health.WANTED]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE)
     return gpu_health.parse(json.loads(done.stdout)), len(done.stdout)
 
 

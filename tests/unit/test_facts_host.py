@@ -18,6 +18,7 @@ import pytest
 from deploy import facts, host
 from deploy.facts import disks, interpreter, processes, sockets
 from deploy.host.patient import Patience
+from tests.project import PATIENCE
 
 FAKE = str(Path(__file__).parents[1] / "fake_server.py")
 
@@ -36,7 +37,7 @@ class Here(facts.Asks):
         return json.loads(done.stdout)
 
 
-def until(look, seconds=10):
+def until(look, seconds=PATIENCE):
     """What `look` answers once it is true."""
     deadline = time.monotonic() + seconds
     while not (found := look()):

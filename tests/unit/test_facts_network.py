@@ -23,6 +23,7 @@ from deploy.host import nccl_conf as look_conf
 from deploy.host import network as look_network
 from deploy.host import own_address
 from deploy.host import rdma as look_rdma
+from tests.project import PATIENCE
 
 INSIDE = """
 set -e
@@ -43,7 +44,7 @@ NEEDS = [tool for tool in ("unshare", "ip") if not shutil.which(tool)]
 def of_namespace(script: str) -> Network:
     """What the program tells in a network namespace of its own, while /sys still shows this one's."""
     words = ["unshare", "--net", "sh", "-c", script, sys.executable, host.source("network")]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=PATIENCE)
     return network.parse(json.loads(done.stdout))
 
 

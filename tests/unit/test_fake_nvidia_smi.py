@@ -11,6 +11,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests.project import PATIENCE
+
 SMI = str(Path(__file__).parents[1] / "fake-bin" / "nvidia-smi")
 USED = ("--query-gpu=memory.used", "--format=csv,noheader,nounits")
 APPS = ("--query-compute-apps=pid,process_name,used_gpu_memory", "--format=csv,noheader")
@@ -34,7 +36,9 @@ class Gpus:
 
     def ask(self, *words):
         environment = {**os.environ, "FAKE_GPU_STATE": str(self.folder)}
-        return subprocess.run([SMI, *words], env=environment, capture_output=True, text=True, check=False, timeout=20)
+        return subprocess.run(
+            [SMI, *words], env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+        )
 
     def used(self):
         return [int(line) for line in self.ask(*USED).stdout.split()]
@@ -142,7 +146,7 @@ def test_memory_can_linger_after_death_with_nobody_listed(gpus, sleeper):
 
     assert gpus.used() == [40000, 0]
     assert gpus.ask(*APPS).stdout == ""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while gpus.used() != [0, 0]:
         assert time.monotonic() < deadline
 
@@ -192,7 +196,7 @@ def test_fabric_manager_has_a_version_and_a_state_where_it_is_installed(gpus):
     def fabric(program, *words):
         environment = {**os.environ, "FAKE_GPU_STATE": str(gpus.folder)}
         argv = [str(Path(SMI).with_name(program)), *words]
-        return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=20)
+        return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
     assert fabric("nv-fabricmanager", "--version").returncode == 127
     gpus.says(preset="b200 x2", fabric_manager={"version": "570.1", "state": "failed"})

@@ -15,6 +15,7 @@ import pytest
 
 from tests import fakes
 from tests.fakes import READY, children_of, cmdlines, until
+from tests.project import PATIENCE
 
 PREFIX = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: TP\d+)?\] ")
 # The phases' marks, as the facts sheet of SGLang has them
@@ -78,14 +79,14 @@ def test_loading_takes_as_long_as_asked_for(start):
     began = time.monotonic()
     start(load_seconds=1.0, phase_seconds={"kv": 0}).says(READY)
 
-    assert 0.7 < time.monotonic() - began < 8
+    assert 0.7 < time.monotonic() - began < 60
 
 
 def test_a_port_that_is_taken_shows_only_after_loading(start):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         server = start(port=taken.getsockname()[1])
 
-        assert server.process.wait(15) == 1
+        assert server.process.wait(PATIENCE) == 1
     log = server.log()
     assert re.search(r"\[Errno 98\].*address already in use", log)
     assert log.index("Memory pool end") < log.index("Errno 98")
@@ -107,7 +108,7 @@ def test_a_port_that_is_taken_shows_only_after_loading(start):
 def test_it_dies_where_and_how_it_is_told(start, fake, status, said, unsaid):
     server = start(**fake)
 
-    assert server.process.wait(15) == status
+    assert server.process.wait(PATIENCE) == status
     assert re.search(said, server.log(), re.DOTALL)
     assert unsaid not in server.log()
 
@@ -133,7 +134,7 @@ def test_term_ends_it_unless_ignored(start):
     (scheduler,) = children_of(deaf)
     os.kill(scheduler, signal.SIGTERM)
 
-    assert obedient.process.wait(10) == -signal.SIGTERM
+    assert obedient.process.wait(PATIENCE) == -signal.SIGTERM
     assert deaf.ask("/health")[0] == 200
     assert list(children_of(deaf)) == [scheduler]
 
@@ -314,7 +315,7 @@ def test_it_may_die_after_some_answers(start):
     assert server.process.poll() is None
     server.chat()
 
-    assert server.process.wait(10) == 7
+    assert server.process.wait(PATIENCE) == 7
 
 
 def test_the_log_may_be_huge(start):
@@ -324,14 +325,14 @@ def test_the_log_may_be_huge(start):
 def test_it_never_outlives_its_time(start):
     server = start(lifetime=0.5, stragglers=1, silent_at="kv")
 
-    assert server.process.wait(10) == 99
+    assert server.process.wait(PATIENCE) == 99
     until(lambda: not children_of(server))
 
 
 def test_a_misbehaviour_it_does_not_know_ends_it(start):
     server = start("--fake", "silent_at=kv", "--fake", "hangs=true")
 
-    assert server.process.wait(10) == 1
+    assert server.process.wait(PATIENCE) == 1
     assert "no such misbehaviour: hangs" in server.log()
 
 

@@ -14,6 +14,7 @@ import pytest
 from deploy import hooks, host
 from deploy.host import header
 from deploy.host.rewrite import rewrite
+from tests.project import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 HOOK = ROOT / "hooks/fix_eagle3_keys"
@@ -39,7 +40,7 @@ def environment(tmp_path: Path, draft: Path | str) -> dict[str, str]:
 def hook(tmp_path: Path, draft: Path | str, **variables: str) -> subprocess.CompletedProcess[str]:
     env = {**environment(tmp_path, draft), **variables}
     argv = [sys.executable, "-I", f"{env['DEPLOY_LIB']}/fix_eagle3_keys"]
-    return subprocess.run(argv, env=env, input="{}", capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(argv, env=env, input="{}", capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
 def fixed(tmp_path: Path, draft: Path | str) -> Path:
@@ -194,7 +195,7 @@ def test_a_run_killed_half_way_leaves_no_half_folder(tmp_path):
         file.truncate(8 + len(text) + size)
     env = environment(tmp_path, draft)
     killed = subprocess.Popen([f"{env['DEPLOY_LIB']}/fix_eagle3_keys"], env=env, stdin=subprocess.DEVNULL)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while not list(tmp_path.glob("releases/.*.incoming")) and killed.poll() is None:
         assert time.monotonic() < deadline
     killed.kill()

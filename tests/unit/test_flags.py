@@ -29,6 +29,7 @@ from deploy.flags.judging import judged
 from deploy.flags.reading import read
 from deploy.host import ask_engine
 from deploy.host import flags as program
+from tests.project import PATIENCE
 
 
 def taken(parser: argparse.ArgumentParser, **rules: Any) -> Grammar:
@@ -354,7 +355,7 @@ def test_the_flags_of_llamacpps_launcher_are_judged_as_it_would_itself(case, lau
     (found,) = judged(line.split(), launcher)
     assert (found.verdict, what in found.what) == (verdict, True), found
     argv = [sys.executable, "-c", host.source("llama_server"), *line.split()]
-    done = subprocess.run(argv, capture_output=True, check=False, timeout=60, cwd=tmp_path, text=True)
+    done = subprocess.run(argv, capture_output=True, check=False, timeout=PATIENCE, cwd=tmp_path, text=True)
     wrong = "there is no file" not in done.stderr and "--model is missing" not in done.stderr
     assert wrong is (verdict == "FAIL"), done.stderr
 

@@ -13,6 +13,7 @@ import pytest
 
 from deploy import host
 from deploy.checkpoint import manifest
+from tests.project import PATIENCE
 
 PROGRAM = host.source("digest")
 
@@ -24,7 +25,7 @@ def answer(folder: Path, *options: str, **env: str) -> dict[str, Any]:
         env={**os.environ, **env},
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.stderr == b""
     said: dict[str, Any] = json.loads(done.stdout)
@@ -92,7 +93,7 @@ TARGET = Path(__file__).parents[2] / "examples/tiny-eagle3/target"
 
 def identity(path: Path) -> dict[str, Any]:
     argv = [sys.executable, "-I", "-c", IDENTITY, str(path)]
-    done = subprocess.run(argv, capture_output=True, check=True, timeout=60)
+    done = subprocess.run(argv, capture_output=True, check=True, timeout=PATIENCE)
     assert done.stderr == b""
     said: dict[str, Any] = json.loads(done.stdout)
     return said

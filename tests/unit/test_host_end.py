@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from deploy import host
-from tests.project import until
+from tests.project import PATIENCE, until
 
 PROGRAM = host.source("end")
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -44,7 +44,7 @@ def sleeper(*argv: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
 def send(name: str, targets: list[tuple[int, int]], *more: Any, prefix: tuple[str, ...] = ()) -> dict[str, list[int]]:
     python = "/usr/bin/python3" if prefix else sys.executable
     argv = [*prefix, python, "-I", "-c", PROGRAM, name, json.dumps(targets), *map(json.dumps, more)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=True)
     told: dict[str, list[int]] = json.loads(done.stdout)
     return told
 
@@ -54,14 +54,14 @@ def test_the_process_that_is_meant_gets_its_signal(name: str) -> None:
     with sleeper() as process:
         told = send(name, [(process.pid, ticks(process.pid))])
         assert told == {"sent": [process.pid], "refused": [], "left": []}
-        assert process.wait(timeout=10) == -getattr(signal, f"SIG{name}")
+        assert process.wait(timeout=PATIENCE) == -getattr(signal, f"SIG{name}")
 
 
 def test_another_process_with_that_pid_and_one_that_is_gone_are_left_alone() -> None:
     with sleeper() as process, sleeper() as gone:
         was = (gone.pid, ticks(gone.pid))
         gone.kill()
-        gone.wait(timeout=10)
+        gone.wait(timeout=PATIENCE)
         assert send("KILL", [(process.pid, ticks(process.pid) - 1), was])["sent"] == []
         assert process.poll() is None
 
@@ -71,7 +71,7 @@ def test_a_stopped_process_hears_that_it_shall_end() -> None:
         process.send_signal(signal.SIGSTOP)
         until(lambda: state(process.pid) == "T", what="stopped")
         send("TERM", [(process.pid, ticks(process.pid))])
-        assert process.wait(timeout=10) == -signal.SIGTERM
+        assert process.wait(timeout=PATIENCE) == -signal.SIGTERM
 
 
 def test_it_returns_as_soon_as_the_awaited_have_ended_and_a_zombie_has() -> None:
@@ -105,9 +105,9 @@ def test_a_kill_may_go_to_a_whole_group_and_to_no_other_one() -> None:
     release = tuple(map(int, os.uname().release.split(".")[:2]))
     with sleeper(process_group=0) as leader, sleeper(process_group=leader.pid) as member, sleeper() as other:
         told = send("KILL", [(leader.pid, ticks(leader.pid))], [], 0, [leader.pid])
-        assert (told["sent"], leader.wait(timeout=10)) == ([leader.pid], -signal.SIGKILL)
+        assert (told["sent"], leader.wait(timeout=PATIENCE)) == ([leader.pid], -signal.SIGKILL)
         if release >= (6, 9):
-            assert member.wait(timeout=10) == -signal.SIGKILL
+            assert member.wait(timeout=PATIENCE) == -signal.SIGKILL
         assert other.poll() is None
 
 
@@ -127,7 +127,7 @@ def test_nobody_is_signalled_by_the_numbers_of_another_namespace() -> None:
     with sleeper() as meant:
         told = json.dumps([[meant.pid, ticks(meant.pid)]])
         argv = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-I", "-c", PROGRAM, "KILL", told]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert meant.poll() is None
     assert (done.returncode, "another pid namespace's" in done.stderr) == (1, True), done
 
@@ -184,6 +184,6 @@ def test_a_pid_that_is_given_to_another_one_between_look_and_kill_hits_nobody(ha
     own = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     done = subprocess.run(
         [*own, sys.executable, "-I", "-c", textwrap.dedent(REUSED), PROGRAM, handles],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.stdout.splitlines()[-1:] == [f"the other one {fate}"], done.stdout + done.stderr

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from deploy import host
-from tests.project import free_port, until
+from tests.project import PATIENCE, free_port, until
 
 FAKE_BIN = Path(__file__).parents[1] / "fake-bin"
 LOG = """\
@@ -77,7 +77,7 @@ class Family:
             "/",
         ]
         environ = {**os.environ, "PATH": path or os.environ["PATH"]}
-        done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True, timeout=30)
+        done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True, timeout=PATIENCE)
         *told, last = (json.loads(line) for line in done.stdout.splitlines())
         assert (last, done.stderr) == ({"end": True}, "")
         return {one["name"]: one["text"] for one in told}
@@ -189,7 +189,7 @@ def test_a_kernel_that_may_not_be_heard_is_not_taken_for_one_that_said_nothing(
 def test_a_folder_that_hangs_keeps_nobody_from_looking_at_the_rest(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pid")  # whoever opens it waits, as on a disk that is gone
     argv = [sys.executable, "-I", "-c", host.source("evidence"), str(tmp_path), "30000", "6"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=20)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=PATIENCE)
     told = {one["name"]: one["text"] for one in map(json.loads, done.stdout.splitlines()[:-1])}
     assert (len(told), "MemAvailable" in told["memory.txt"]) == (12, True)
     assert "could not be told" in told["processes.txt"], "that none is known is not told as none that lives"
@@ -204,7 +204,7 @@ def test_a_run_of_which_nothing_is_left_shows_what_there_is(tmp_path: Path, case
         if text is not None:
             (tmp_path / name).write_text(text)
     argv = [sys.executable, "-I", "-c", host.source("evidence"), str(tmp_path), "30000", "8"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=PATIENCE)
     told = {one["name"]: one["text"] for one in map(json.loads, done.stdout.splitlines()[:-1])}
     assert told["processes.txt"] == "no process of the run lives\n"
     assert len(told) == 12
@@ -215,5 +215,5 @@ def test_who_looks_ends_when_nobody_listens(family: Family) -> None:
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as looking:
         assert looking.stdout
         looking.stdout.close()
-        assert looking.wait(timeout=12) == 0
+        assert looking.wait(timeout=PATIENCE) == 0
     os.kill(family.stopped, signal.SIGCONT)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from deploy import host
+from tests.project import PATIENCE
 
 PROGRAM = host.source("state")
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -21,7 +22,9 @@ NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 def asked(work: Path | str, *prefix: str, **env: str) -> subprocess.CompletedProcess[str]:
     python = "/usr/bin/python3" if prefix else sys.executable
     argv = [*prefix, python, "-I", "-c", PROGRAM, str(work), "/nowhere/lock"]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False, env={**os.environ, **env})
+    return subprocess.run(
+        argv, capture_output=True, text=True, timeout=PATIENCE, check=False, env={**os.environ, **env}
+    )
 
 
 def state(work: Path | str, **env: str) -> dict[str, Any]:

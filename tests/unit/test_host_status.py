@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from deploy import host
-from tests.project import free_port, listens, until
+from tests.project import PATIENCE, free_port, listens, until
 
 PROGRAM = host.source("status")
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -119,7 +119,7 @@ def folder(tmp_path: Path) -> Path:
 
 def asked(work: Path) -> dict[str, Any]:
     argv = [sys.executable, "-I", "-c", PROGRAM, str(work), "/nowhere/lock", json.dumps(ENGINES)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.stderr == ""
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -181,6 +181,6 @@ def test_a_work_folder_that_cannot_be_read_is_an_error_and_no_empty_machine():
             PROGRAM,
         ]
         argv = [*nobody, name, "/nowhere/lock", "{}"]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"cannot read {root}" in done.stderr

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from deploy import host
-from tests.project import until
+from tests.project import PATIENCE, until
 
 PROGRAM = host.source("watch")
 
@@ -51,8 +51,8 @@ class Watch:
 
     def ended(self) -> str:
         """Wait for its end; what it said on stderr."""
-        self.process.wait(timeout=60)
-        self._reader.join(timeout=60)
+        self.process.wait(timeout=PATIENCE)
+        self._reader.join(timeout=PATIENCE)
         assert self.process.stdout
         assert self.process.stderr
         with self.process.stdout, self.process.stderr as stderr:
@@ -136,50 +136,50 @@ def test_what_is_added_is_told_as_it_comes(folder):
     with living(folder) as (watch, _):
         for number in range(3):
             add(folder, f"line {number}\n")
-            until(lambda number=number: len(watch.log) == number + 1, 10, "the line")  # type: ignore[misc]
+            until(lambda number=number: len(watch.log) == number + 1, what="the line")  # type: ignore[misc]
         assert watch.log == ["line 0", "line 1", "line 2"]
 
 
 def test_a_line_that_comes_in_pieces_is_told_once_and_whole(folder):
     with living(folder) as (watch, _):
         add(folder, "first\nsecond ha")
-        until(lambda: watch.log == ["first"], 10)
+        until(lambda: watch.log == ["first"])
         add(folder, "lf\nthird\n")
-        until(lambda: len(watch.log) == 3, 10)
+        until(lambda: len(watch.log) == 3)
         assert watch.log == ["first", "second half", "third"]
 
 
 def test_a_letter_that_comes_in_pieces_is_whole(folder):
     with living(folder) as (watch, _):
         add(folder, b"first\n\xc3")
-        until(lambda: watch.log == ["first"], 10)
+        until(lambda: watch.log == ["first"])
         add(folder, b"\xa9\n")
-        until(lambda: len(watch.log) == 2, 10)
+        until(lambda: len(watch.log) == 2)
         assert watch.log[1] == "\u00e9"
 
 
 def test_the_last_state_of_a_progress_bar_is_told_although_its_line_has_not_ended(folder):
     with living(folder) as (watch, _):
         add(folder, "\r50%|###   |")
-        until(lambda: watch.log == ["50%|###   |"], 10)
+        until(lambda: watch.log == ["50%|###   |"])
         add(folder, "\r100%|######|\n")
-        until(lambda: watch.log == ["50%|###   |", "100%|######|"], 10)
+        until(lambda: watch.log == ["50%|###   |", "100%|######|"])
 
 
 def test_a_silent_launcher_is_told_to_live_once_a_second(folder):
     with living(folder) as (watch, _):
-        until(lambda: watch.alive >= 2, 10)
+        until(lambda: watch.alive >= 2)
         assert watch.gone == []
 
 
 def test_how_long_it_showed_no_sign_of_life_is_told(folder):
     with living(folder) as (watch, _):
-        until(lambda: watch.told.get("silent", 0) >= 1, 10)
+        until(lambda: watch.told.get("silent", 0) >= 1)
         add(folder, "a line\n")
-        until(lambda: watch.told["sign"] == "the log" and watch.told["silent"] < 2, 10)
+        until(lambda: watch.told["sign"] == "the log" and watch.told["silent"] < 2)
         add(folder, "a line\n")
-        until(lambda: watch.log == ["a line", "a line"], 10)
-        until(lambda: watch.told["silent"] >= 3, 10)
+        until(lambda: watch.log == ["a line", "a line"])
+        until(lambda: watch.told["silent"] >= 3)
 
 
 TITLED = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'sglang::scheduler_TP3'); time.sleep(100)"
@@ -191,10 +191,10 @@ def test_a_lost_engine_process_is_told_at_once_and_ends_it_though_its_launcher_l
         subprocess.Popen([sys.executable, "-c", TITLED], env=env) as scheduler,
         living(folder) as (watch, launcher),
     ):
-        until(lambda: watch.alive >= 2, 10)
+        until(lambda: watch.alive >= 2)
         scheduler.kill()
         os.waitid(os.P_PID, scheduler.pid, os.WEXITED | os.WNOWAIT)
-        (lost,) = until(lambda: watch.lost, 1, "the loss")
+        (lost,) = until(lambda: watch.lost, what="the loss")
         add(folder, "last words")
         assert watch.ended() == ""
         assert (lost["pid"], lost["status"], launcher.poll()) == (scheduler.pid, signal.SIGKILL, None)
@@ -219,7 +219,7 @@ def test_an_engine_process_that_had_died_before_it_was_watched_is_lost(folder):
         assert launcher.stdout
         dead = int(launcher.stdout.readline())
         watch = Watch(folder, launcher.pid, ticks(launcher.pid))
-        (lost,) = until(lambda: watch.lost, 10, "the loss")
+        (lost,) = until(lambda: watch.lost, what="the loss")
         assert watch.ended() == ""
         launcher.kill()
     assert (lost["pid"], lost["status"], watch.told["gone"]) == (dead, signal.SIGKILL, False)
@@ -242,18 +242,18 @@ def test_a_flood_of_lines_hides_neither_a_loss_nor_a_silence(folder):
         living(folder) as (watch, _),
         flood(folder),
     ):
-        until(lambda: watch.told.get("silent", 0) >= 1, 15, "that the same line again is no sign of life")
+        until(lambda: watch.told.get("silent", 0) >= 1, what="that the same line again is no sign of life")
         scheduler.kill()
-        until(lambda: watch.lost and watch.gone, 15, "its loss, and the end")
+        until(lambda: watch.lost and watch.gone, what="its loss, and the end")
         assert watch.ended() == ""
 
 
 def test_a_flood_of_lines_does_not_hide_the_end(folder):
     with living(folder) as (watch, launcher), flood(folder):
-        until(lambda: watch.log, 10)
+        until(lambda: watch.log)
         launcher.kill()
-        launcher.wait(timeout=10)
-        until(lambda: watch.gone, 15, "its end")
+        launcher.wait(timeout=PATIENCE)
+        until(lambda: watch.gone, what="its end")
         assert watch.ended() == ""
 
 
@@ -262,7 +262,7 @@ def test_a_kernel_whose_log_must_not_be_read_is_not_said_to_have_killed_nothing(
     if Path("/proc/sys/kernel/dmesg_restrict").read_text().strip() != "1":
         pytest.skip("here everybody may read it")
     argv = ["setpriv", "--bounding-set", "-syslog", "--inh-caps", "-syslog", sys.executable, "-I", "-c", PROGRAM]
-    done = subprocess.run([*argv, str(folder), "0", "0", "0"], capture_output=True, timeout=60, check=True)
+    done = subprocess.run([*argv, str(folder), "0", "0", "0"], capture_output=True, timeout=PATIENCE, check=True)
     told = json.loads(done.stdout.splitlines()[-1])
     assert (told["oom"], told["unread"]) in [([], "Operation not permitted"), ([], "")]
     assert bool(told["unread"]) or counted()
@@ -276,11 +276,11 @@ def counted() -> bool:
 def test_the_last_words_come_before_the_end(folder):
     with living(folder) as (watch, launcher):
         add(folder, "up\n")
-        until(lambda: watch.log == ["up"], 10)
+        until(lambda: watch.log == ["up"])
         add(folder, "Traceback\nboom")
         (folder / "exit").write_text("1\n")
         launcher.kill()
-        launcher.wait(timeout=10)
+        launcher.wait(timeout=PATIENCE)
         assert watch.ended() == ""
         assert (watch.log, watch.gone) == (["up", "Traceback", "boom"], [1])
 
@@ -309,22 +309,22 @@ def test_one_who_takes_a_run_up_later_begins_where_he_says(folder):
 def test_a_log_that_is_truncated_is_read_on_from_its_beginning(folder):
     with living(folder) as (watch, _):
         add(folder, "a long first line\nand a piece")
-        until(lambda: watch.log == ["a long first line"], 10)
+        until(lambda: watch.log == ["a long first line"])
         os.truncate(folder / "server.log", 0)
-        until(lambda: len(watch.log) == 2, 10)
+        until(lambda: len(watch.log) == 2)
         add(folder, "new\n")
-        until(lambda: len(watch.log) == 3, 10)
+        until(lambda: len(watch.log) == 3)
         assert watch.log == ["a long first line", "and a piece", "new"]
 
 
 def test_a_log_that_is_moved_away_is_waited_for(folder):
     with living(folder) as (watch, _):
         add(folder, "one\n")
-        until(lambda: watch.log == ["one"], 10)
+        until(lambda: watch.log == ["one"])
         (folder / "server.log").rename(folder / "server.log.1")
-        until(lambda: watch.alive >= 1, 10)
+        until(lambda: watch.alive >= 1)
         add(folder, "2\n")
-        until(lambda: watch.log == ["one", "2"], 10)
+        until(lambda: watch.log == ["one", "2"])
 
 
 BIG: list[tuple[str, Callable[[Any], Any]]] = [
@@ -354,6 +354,6 @@ def test_it_ends_quietly_when_nobody_listens(folder):
             assert process.stdout
             assert process.stderr
             process.stdout.close()
-            assert process.wait(timeout=20) == 0
+            assert process.wait(timeout=PATIENCE) == 0
             assert process.stderr.read() == b""
         launcher.kill()

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from deploy import host
+from tests.project import PATIENCE
 
 
 def written(folder: Path, *words: str) -> dict[str, Any]:
     argv = [sys.executable, "-I", "-c", host.source("written"), str(folder), *words]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=PATIENCE)
     told: dict[str, Any] = json.loads(done.stdout)
     return told
 

@@ -18,6 +18,7 @@ from deploy.profile import Profile
 from deploy.project import Project
 from deploy.scaffold import proof
 from tests import project
+from tests.project import PATIENCE
 
 SERVE = "python3 -m sglang.launch_server --model-path /m"
 DRAFT = "--speculative-algorithm EAGLE3 --speculative-draft-model-path /d"
@@ -144,7 +145,7 @@ def test_somebody_at_a_terminal_is_asked(here):
             said += os.read(main, 1024)
         said = b""
         os.write(main, f"{answer}\n".encode())
-    run.communicate(timeout=60)
+    run.communicate(timeout=PATIENCE)
     os.close(main)
     made = profile(here, "first")
     assert (run.returncode, made.engine.name, made.model.path, made.hosts) == (0, "llamacpp", "/m.gguf", "gpu1")

@@ -25,7 +25,7 @@ from deploy.inventory import Host
 from deploy.lease import Lease
 from deploy.remote import Remote
 from deploy.transport.local import LocalTransport
-from tests.project import until
+from tests.project import PATIENCE, until
 
 HOLDER = host.source("lease")
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -103,7 +103,7 @@ def holder(lock: Path, token: str, prefix: list[str] | None = None) -> Iterator[
             yield json.loads(process.stdout.readline() or process.stderr.read())
         finally:
             process.stdin.close()
-            process.wait(timeout=10)
+            process.wait(timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -148,16 +148,16 @@ def test_it_is_free_within_the_lease_when_the_client_is_frozen_and_its_token_is_
         token = lock.read_text().splitlines()[0]
         os.kill(process.pid, signal.SIGSTOP)
         stopped = time.monotonic()
-        until(lambda: lock.read_text() == "", 30.0, "the token is still there")
+        until(lambda: lock.read_text() == "", what="the token is still there")
         assert time.monotonic() - stopped > 1.0
         assert token
         until(lambda: is_free(lock))
 
 
 def test_a_client_that_is_heard_keeps_it_beyond_the_lease(lock):
-    with take(lock, seconds=0.8) as held:
-        deadline = time.monotonic() + 2.5
-        until(lambda: time.monotonic() > deadline or lock.read_text().splitlines()[0] != held.token, 5.0)
+    with take(lock, seconds=2.0) as held:
+        deadline = time.monotonic() + 4.5
+        until(lambda: time.monotonic() > deadline or lock.read_text().splitlines()[0] != held.token)
         assert lock.read_text().splitlines()[0] == held.token
         assert not is_free(lock)
 
@@ -193,7 +193,7 @@ def test_a_script_changes_something_only_while_the_lock_is_ours(change, lock, tm
 def test_a_client_that_was_frozen_may_not_act_when_it_wakes_up(lock, tmp_path):
     held = take(lock, seconds=0.5)
     held._released.set()  # it sends nothing any more
-    until(lambda: lock.read_text() == "", 5.0)
+    until(lambda: lock.read_text() == "")
     with take(lock), pytest.raises(Locked, match="lapsed"):
         remote(held).write(str(tmp_path), {"changed": "x"})
     held.release()

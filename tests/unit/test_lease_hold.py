@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from deploy import host
-from tests.project import until
+from tests.project import PATIENCE, until
 
 HOLDER = host.source("lease")
 STATE = host.source("state")
@@ -79,7 +79,7 @@ class Machine:
             finally:
                 assert process.stdin
                 process.stdin.close()
-                process.wait(timeout=10)
+                process.wait(timeout=PATIENCE)
 
     def refused(self, user: str, *prefix: str) -> Any:
         """Whose hold stops a user, or None."""
@@ -127,7 +127,7 @@ def test_it_ends_by_itself(machine):
     with machine.client("ann") as client:
         client.hold("bench", 1.0)
     assert machine.refused("bob") == "bench"
-    until(lambda: machine.refused("bob") is None, 5.0)
+    until(lambda: machine.refused("bob") is None)
     assert machine.lock.read_text() == ""
 
 
@@ -261,7 +261,7 @@ def test_what_was_begun_and_how_it_ended_is_a_line_each(machine, act, outcome):
 def test_silence_is_told_with_its_length(machine):
     machine.root.mkdir(parents=True)
     with machine.client("ann", lease=0.3) as client:
-        client.process.wait(10)
+        client.process.wait(PATIENCE)
     assert machine.audit()[-1]["outcome"]["words"] == "the client was silent for 0.3 s"
     assert "from" in machine.audit()[0]
 
@@ -329,7 +329,7 @@ def test_a_full_disk_is_a_note_and_its_half_line_spoils_no_other(machine):
 
 def read(machine: Machine) -> subprocess.CompletedProcess[str]:
     argv = ["/usr/bin/python3", "-I", "-c", host.source("audit"), str(machine.root), "10"]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
 UNREADABLE: list[tuple[str, Callable[[Path], object], str]] = [
@@ -373,7 +373,7 @@ def test_a_client_that_is_killed_leaves_its_hold_and_a_line(machine, tmp_path):
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env={**os.environ, "LOGNAME": "ann"}) as process:
         assert process.stdout and process.stdout.readline() == "held\n"
         process.send_signal(signal.SIGKILL)
-    until(lambda: machine.audit()[-1]["event"] == "ended", 5.0)
+    until(lambda: machine.audit()[-1]["event"] == "ended")
     assert machine.audit()[-1]["outcome"]["words"] == "the client died"
     assert machine.audit()[0]["who"] == f"ann@{socket.gethostname()}"
     assert machine.refused("bob") == "bench"

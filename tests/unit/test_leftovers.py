@@ -24,6 +24,7 @@ from deploy.facts import known, launched, processes
 from deploy.facts import leftovers as facts
 from deploy.facts.leftovers import Item, Leftovers, Segment
 from deploy.leftovers import Belongings
+from tests.project import PATIENCE
 from tests.unit.test_owned import process, table
 
 ME, HOUR = 1000, 3600.0
@@ -155,7 +156,9 @@ class Here:
     """This machine, as the sweeper sees a host."""
 
     def python(self, source: str, *args: str, **_: Any) -> Any:
-        done = subprocess.run([sys.executable, "-I", "-c", source, *args], capture_output=True, check=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", source, *args], capture_output=True, check=True, timeout=PATIENCE
+        )
         return json.loads(done.stdout)
 
     change_python = python
@@ -285,6 +288,8 @@ if os.getpid() >= int(sys.argv[1]):
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_whose_maps_may_not_be_read_is_told() -> None:
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3"]
-    done = subprocess.run([*nobody, "-I", "-c", host.source("leftovers")], capture_output=True, check=True, timeout=60)
+    done = subprocess.run(
+        [*nobody, "-I", "-c", host.source("leftovers")], capture_output=True, check=True, timeout=PATIENCE
+    )
     found = facts.parse(json.loads(done.stdout))
     assert (found.uid, 0 in found.unread, os.getpid() in found.pids) == (65534, True, True)

@@ -22,7 +22,7 @@ from deploy.inventory import Host
 from deploy.plan import Draft, Installed, Node
 from deploy.profile import Profile
 from deploy.project import Project
-from tests.project import until
+from tests.project import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "fixtures" / "plan"  # written anew by GOLDEN=write; read what changed before you commit it
@@ -239,12 +239,12 @@ class Launched:
             )
 
     def told(self) -> dict[str, Any]:
-        lines = until(lambda: (self.folder / "server.log").read_text().splitlines(), 20, "the server says nothing")
+        lines = until(lambda: (self.folder / "server.log").read_text().splitlines(), what="the server says nothing")
         found: dict[str, Any] = json.loads(lines[0])
         return found
 
     def exit(self) -> str:
-        return str(until(lambda: self._read("exit"), 20, "no exit code was written")).strip()
+        return str(until(lambda: self._read("exit"), what="no exit code was written")).strip()
 
     def _read(self, name: str) -> str:
         file = self.folder / name
@@ -252,7 +252,7 @@ class Launched:
 
     @property
     def pid(self) -> int:
-        return int(until(lambda: self._read("pid"), 20, "no pid was written").split()[0])
+        return int(until(lambda: self._read("pid"), what="no pid was written").split()[0])
 
 
 @contextmanager
@@ -265,7 +265,7 @@ def launched(shell: str, folder: Path, *argv: str, env: Mapping[str, str] | None
             if run.process.poll() is None:
                 with suppress(ProcessLookupError):  # it ends just now
                     os.kill(pid, signal.SIGKILL)
-        run.process.wait(timeout=20)
+        run.process.wait(timeout=PATIENCE)
 
 
 pytestmark = pytest.mark.timeout(120)
@@ -276,7 +276,7 @@ pytestmark = pytest.mark.timeout(120)
 def test_the_exit_code_is_written_down(shell, code, tmp_path):
     with launched(shell, tmp_path / "run", code) as run:
         assert run.exit() == code
-        assert run.process.wait(timeout=20) == int(code)
+        assert run.process.wait(timeout=PATIENCE) == int(code)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -301,7 +301,7 @@ def test_a_hangup_is_ignored_and_a_term_to_the_group_ends_the_server_with_its_co
         os.kill(server, 0)
         os.killpg(run.pid, signal.SIGTERM)
         assert run.exit() == str(128 + signal.SIGTERM)
-        run.process.wait(timeout=20)
+        run.process.wait(timeout=PATIENCE)
         assert not Path(f"/proc/{server}").exists()
 
 

@@ -29,6 +29,7 @@ from deploy.remote import Remote
 from deploy.transport.local import LocalTransport
 from tests import gpu_hosts, hardware
 from tests.hardware import ETH, FAST, LO
+from tests.project import PATIENCE
 
 GIB = 1 << 30
 
@@ -226,7 +227,7 @@ def test_only_who_says_the_token_is_listened_to():
         told = [program("throughput", "send", "", "127.0.0.1", str(ready["port"]), "0" * 32, "0.1", "1")]
         told.append(program("throughput", "send", "", "127.0.0.1", str(ready["port"]), ready["token"], "0.2", "2"))
         got = json.loads(receiver.stdout.readline())
-        assert receiver.wait(20) == 0
+        assert receiver.wait(PATIENCE) == 0
     assert 0 < got["bytes"] <= told[1]["bytes"]
 
 
@@ -236,7 +237,7 @@ def test_the_receiver_ends_with_its_stdin():
         assert receiver.stdout and receiver.stdin
         receiver.stdout.readline()
         receiver.stdin.close()
-        assert receiver.wait(20) == 1
+        assert receiver.wait(PATIENCE) == 1
 
 
 # ---- nccl ------------------------------------------------------------------------------------------------------------

@@ -9,13 +9,16 @@ import pytest
 import yaml
 
 from deploy import project
+from tests.project import PATIENCE
 
 ENVIRONMENT = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin:/bin"}
 
 
 def deploy(*words: str, folder: Path, code: int = 0) -> str:
     argv = [sys.executable, "-m", "deploy", "profile", *words]
-    done = subprocess.run(argv, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        argv, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
     assert done.returncode == code, done.stderr
     return done.stdout if code == 0 else done.stderr
 
@@ -74,4 +77,6 @@ def test_the_schema_is_json(tmp_path):
 
 def test_the_command_imports_nothing_heavy():
     program = "import sys, deploy.commands.profile; sys.exit(bool({'pydantic', 'yaml', 'rich'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", program], env=ENVIRONMENT, check=False, timeout=60).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", program], env=ENVIRONMENT, check=False, timeout=PATIENCE).returncode == 0
+    )

@@ -18,6 +18,7 @@ from deploy.events import Event
 from deploy.host import hide
 from deploy.mask import masked
 from tests import measurements
+from tests.project import PATIENCE
 
 EVENTS = Path(__file__).parent.parent / "fixtures" / "events"
 UP, FAILED, FLEET = "20261129-201530-a1b2c3", "20261129-202000-0badd1", "20261129-203640-f1ee70"
@@ -196,7 +197,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_killed_client_leaves_a_record_that_can_be_read(tmp_path):
-    subprocess.run([sys.executable, "-c", WRITE, str(tmp_path / "run")], check=False, timeout=60)
+    subprocess.run([sys.executable, "-c", WRITE, str(tmp_path / "run")], check=False, timeout=PATIENCE)
     assert [event.kind for event in record.read(tmp_path / "run")] == ["run_started"]
     assert record.summary(tmp_path / "run").exit_code is None
 

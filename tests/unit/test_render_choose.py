@@ -10,6 +10,7 @@ import pytest
 from deploy import render
 from deploy.errors import ConfigError
 from deploy.events import Event
+from tests.project import PATIENCE
 
 EVENTS = Path(__file__).parent.parent / "fixtures" / "events"
 
@@ -87,7 +88,7 @@ def test_a_reader_that_has_seen_enough_does_not_stop_the_run(output):
         assert process.stdout.readline()
         process.stdout.close()
         complaint = process.stderr.read() if process.stderr else b""
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
     assert complaint == b""
     assert os.read(end, 100) == b"went on to the end"
     os.close(end)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy import record, render
+from tests.project import PATIENCE
 
 EVENTS = Path(__file__).parent.parent / "fixtures" / "events"
 
@@ -26,7 +27,7 @@ def on_a_terminal(name, verbosity=0, **environ):
             view.on(record.parse(line, f"{name}:{number}"))
         view.close()
         view.close()
-    reader.join(30)
+    reader.join(PATIENCE)
     os.close(controller)
     assert stdout.getvalue() == ""
     return b"".join(sent).decode()

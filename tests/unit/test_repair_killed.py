@@ -16,6 +16,7 @@ import pytest
 from deploy import host
 from deploy.host import repair
 from tests import filesystems
+from tests.project import PATIENCE
 from tests.repairs import contents, done, draft, sound, task, written
 
 SHM = Path("/dev/shm")  # tmpfs, which cannot insert blocks
@@ -55,7 +56,7 @@ print(json.dumps({"calls": count, "answer": answer}))
 def killed(wish: dict[str, Any], at: int, how: str) -> dict[str, Any] | None:
     """Carry a task out until its call number `at`; the answer if it came so far."""
     argv = [sys.executable, "-I", "-S", "-c", KILLER, host.source("repair"), str(at), how]
-    ended = subprocess.run(argv, input=json.dumps(wish), capture_output=True, text=True, check=False, timeout=60)
+    ended = subprocess.run(argv, input=json.dumps(wish), capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert ended.returncode in (0, -9), ended.stderr
     found: dict[str, Any] | None = json.loads(ended.stdout) if ended.returncode == 0 else None
     return found

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deploy.host.spread import FEW, WORKERS, spread
-from tests.project import ROOT
+from tests.project import PATIENCE, ROOT
 
 NAMES = [f"file-{number}" for number in range(WORKERS * FEW + 3)]
 several = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core: one process")
@@ -35,7 +35,9 @@ print(json.dumps([here, done, list(spread(work, NAMES))]))
 
 @several
 def test_many_files_are_worked_on_by_several_processes_in_order_and_what_one_dies_of_is_done_again_here():
-    said = subprocess.run([sys.executable, "-c", ALONE], check=True, capture_output=True, cwd=ROOT, timeout=60).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", ALONE], check=True, capture_output=True, cwd=ROOT, timeout=PATIENCE
+    ).stdout
     here, done, again = json.loads(said)
     assert [(name, told[0]) for name, told in done] == [(name, name.upper()) for name in NAMES]
     assert 2 <= len({told[1] for _, told in done}) <= WORKERS

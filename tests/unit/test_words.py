@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from deploy import words
 from deploy.words import HomePath, RunPath
+from tests.project import PATIENCE
 
 SHELLS = ["dash", "bash"]
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
@@ -21,7 +22,7 @@ ANY = TEXT | AWKWARD | st.builds(str.__add__, AWKWARD, TEXT)
 
 
 def said(shell: str, script: str, *args: str) -> list[str]:
-    done = subprocess.run([shell, "-c", script, "sh", *args], capture_output=True, timeout=20, check=True)
+    done = subprocess.run([shell, "-c", script, "sh", *args], capture_output=True, timeout=PATIENCE, check=True)
     assert done.stderr == b""
     return done.stdout.decode().split("\0")[:-1]
 
