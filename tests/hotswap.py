@@ -38,6 +38,13 @@ class Server:
     ranks: int
     programs: list[int] = field(default_factory=list)  # pids of all that handed something over to it
 
+    @classmethod
+    def of(cls, running: Running, folder: Path, ranks: int = 1) -> Server:
+        """One that was started, in whose folder it is written down which process it is."""
+        start = Path(f"/proc/{running.process.pid}/stat").read_text().rpartition(") ")[2].split()[19]
+        (folder / "pid").write_text(f"{running.process.pid} {start} boot\n")
+        return cls(running, folder, ranks)
+
     @property
     def port(self) -> int:
         return self.running.port
@@ -77,8 +84,9 @@ class Server:
 
     def paused(self) -> bool:
         """Whether a question gets no answer."""
+        asked = {"text": "tell me", "sampling_params": {"max_new_tokens": 2, "temperature": 0}}
         try:
-            self.said("tell me 8+6.", tokens=2, timeout=1.5)
+            assert self.post("/generate", asked, timeout=1.0)[0] == 200
         except TimeoutError:
             return True
         return False
@@ -184,16 +192,14 @@ def serving(installed: Installed, folder: Path, draft: Path, ranks: int = 1) -> 
             [installed.python, "-m", *words, *written(flags, port)],
             stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd="/", env=env,
         )  # fmt: skip
-    running = Running(process, port)
-    start = Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].split()[19]
-    (folder / "pid").write_text(f"{process.pid} {start} boot\n")
+    made = Server.of(Running(process, port), folder, ranks)
     try:
         ready = READY["sglang"].encode()
         until(lambda: ready in log.read_bytes() or process.poll() is not None, 400, "its ready line")
         assert process.poll() is None, log.read_text()[-3000:]
-        yield Server(running, folder, ranks)
+        yield made
     finally:
-        running.end()
+        made.running.end()
 
 
 @dataclass

@@ -204,7 +204,8 @@ class Handover:
 
 def _words(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        path = error.filename2 or error.filename
+        return f"{path}: {error.strerror}" if path else error.strerror
     return str(error) or type(error).__name__
 
 
