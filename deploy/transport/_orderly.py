@@ -10,7 +10,7 @@ from paramiko.common import cMSG_CHANNEL_CLOSE
 
 
 class Orderly(paramiko.Transport):
-    """As paramiko's, but for two things (paramiko 4.0 to 5.1).
+    """As paramiko's, but for two things (as of paramiko 5.1).
 
     A channel's messages are made under its lock and sent without it, so that the EOF or the data of one thread may
     follow the CLOSE of another, which answers the end of a program. sshd ends the whole connection then ("packet
