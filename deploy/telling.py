@@ -77,6 +77,7 @@ def _row(name: str, run: Run, found: Standing, drifting: drift.Drift) -> Row:
             filter(None, (why, f"tried in place of run {run.instead}: deploy rollback brings that back"))
         )
     began, draft = doing.at.get(SINCE.get(state, "")), (run.draft or "").rpartition("/")[2] or None
+    unheard = run.swapped and verdict.get("accept_length") is None  # what was told last may be of the draft before
     return {
         **row,
         "pid": run.pid if lives else None,
@@ -93,7 +94,7 @@ def _row(name: str, run: Run, found: Standing, drifting: drift.Drift) -> Row:
         "command": said.get("command"),
         "accept_length": verdict.get("accept_length"),
         "gates_hold": verdict.get("holds"),
-        "accept_length_now": doing.live.accept_length,
+        "accept_length_now": None if unheard else doing.live.accept_length,
         "tokens_per_second": doing.live.tokens_per_second,
         "gpus": list(_held(found, doing.pids, node)) if lives else [],
         "drift": drifting.of(run, node) if lives else None,

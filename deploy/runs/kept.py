@@ -61,7 +61,7 @@ class Kept:
     @property
     def servers(self) -> dict[str, str]:
         """By host, the run in whose server the draft of this one was exchanged, which had no start of its own."""
-        told = [(event.host, event.facts.get("exchange")) for event in self.events]
+        told = [(event.host, event.facts.get("swap")) for event in self.events]
         return {host: str(said.get("server")) for host, said in told if host and isinstance(said, Mapping)}
 
     @cached_property

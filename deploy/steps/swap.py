@@ -48,7 +48,7 @@ def swap(node: Node, remote: Remote) -> str:
         raise
     remote.write(place.folder, {weights.NAME: json.dumps(answer, indent=1)})
     launched, told = current.server.rpartition("/")[2], {name: answer.get(name) for name in ("bytes", "seconds", "why")}
-    remote.say("", exchange={"server": launched, "instead": current.id, **told})
+    remote.say("", swap={"server": launched, "instead": current.id, **told})
     return f"in the server of run {launched}: {_told(answer)}"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from deploy.events import GONE_BACK
 from tests import marked
 from tests.project import SWAPPABLE, Project, until, with_run
 
@@ -62,7 +63,8 @@ def test_each_has_its_own_life_and_all_end_with_their_server(project, served, tm
         third = project.status()
         assert (third["server"], third["pid"], third["loaded"]) == (served["run"], served["pid"], served["loaded"])
         assert Path(third["folder"], "pid").readlink() == Path(f"../{served['run']}/pid")
-        assert project.told("phases") == [], "what the log tells of a start is not its own"
+        assert project.told("phases") + project.told("phase") == [], "what the log tells of a start is not its own"
+        assert [one["server"] for one in project.told("swap")] == [served["run"]]
         until(lambda: seen.read_text() == log.read_text(), what="the log goes on, and nothing of it is told twice")
 
     told = project.run("explain").out
@@ -91,6 +93,15 @@ def test_one_that_was_killed_is_explained_and_comes_back_in_a_server_of_its_own(
     assert (now["run"], now["loaded"]) == (now["server"], second["loaded"])
     again = project.run("up", "profile=fake", f"draft={tmp_path / 'two'}", "--json")
     assert again.json["verdict"]["mode"] == "verify", again.err
+
+
+def test_what_fails_its_gates_gives_way_to_the_one_before_in_the_same_server(project, served, tmp_path):
+    dead = marked.draft(tmp_path / "dead", 1.0, 3)
+    done = project.run("restart", "--ckpt", str(dead), "on_failure=rollback")
+    assert done.code == 9, done.err
+    now = project.status()
+    assert (now["server"], now["pid"], now["loaded"]) == (served["run"], served["pid"], served["loaded"])
+    assert (now["gates_hold"], now["run"].endswith(GONE_BACK)) == (True, True)
 
 
 def test_a_torn_one_is_told_as_such_and_replaced(project, served, tmp_path):

@@ -235,7 +235,7 @@ def test_a_draft_that_came_into_the_server_of_another_run_has_no_start(runs):
     exchange = {"server": "20261201-07-x", "bytes": 1, "seconds": {"paused": 0.1}}
     swap = [
         {**at, "kind": "step_started"},
-        {**at, "kind": "said", "facts": {"exchange": exchange}},
+        {**at, "kind": "said", "facts": {"swap": exchange}},
         {**at, "kind": "step_ended", "text": "in the server of run 20261201-07-x", "facts": {"seconds": 0.5}},
     ]
     lines[begun + 1 : end] = []  # of its `wait`, nothing is told but the end

@@ -203,6 +203,11 @@ def test_what_came_into_the_server_of_another_run_is_told_with_that_one():
     exchanged = {"server": "/w/r0", "draft": "/w/releases/abc"}
     (row,) = rows(run=exchanged)
     assert (row["run"], row["server"], row["loaded"]) == ("r1", "r0", "abc")
+    told = {"metrics": "sglang:spec_accept_length 3.5\n"}
+    heard = [rows(run=one, doing=told)[0]["accept_length_now"] for one in (
+        {}, exchanged, {**exchanged, "verdict": {"accept_length": 3.4}}
+    )]  # fmt: skip
+    assert heard == [3.5, None, 3.5], "of the draft before, until that of this one is measured"
     (row,) = rows(run={**exchanged, "torn": True}, doing={"torn_at": 3000.0})
     assert (row["state"], row["draft"], row["loaded"]) == ("torn", "abc", None)
     assert row["since"] == telling.moment(3000.0)
