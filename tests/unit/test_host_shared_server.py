@@ -114,6 +114,8 @@ def test_their_folder_may_move_and_runs_may_lie_on_another_disk(kimi, tmp_path):
 def test_without_the_link_that_says_it_the_last_draft_that_came_into_the_server_is_what_serves(kimi):
     kimi.swap("r2")
     kimi.share("r3")  # of a client that was killed before it exchanged anything
+    kimi.make("r4")  # of a server of its own, which has ended
+    kimi.write("r4", weights__json="{}")
     (kimi.root / "kimi" / "current").unlink()
     assert kimi.now() == alive(kimi, "r2")
 
@@ -189,10 +191,12 @@ def test_a_process_is_told_with_the_draft_that_came_into_it(kimi):
 def test_the_log_is_capped_as_the_run_that_serves_wishes(kimi, monkeypatch):
     """The companion of the server was launched in the folder of the first."""
     kimi.swap("r2")
-    for name, cap in (("r1", "1G"), ("r2", "2G")):
+    kimi.make("r3")  # is to have a server of its own
+    for name, cap in (("r1", "1G"), ("r2", "2G"), ("r3", "3G")):
         kimi.write(name, manifest__json=json.dumps({"node": {"profile": {"log": {"cap": cap}}}}))
     monkeypatch.chdir(kimi.runs / "r1")
     told = logcap.Cap()
     assert told.now() == 2 << 30
-    kimi.lead("current", "r1")
-    assert told.now() == 1 << 30
+    for name in ("r1", "r3"):
+        kimi.lead("current", name)
+        assert told.now() == 1 << 30

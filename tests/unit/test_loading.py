@@ -135,6 +135,16 @@ def test_the_time_left_comes_from_earlier_good_starts_that_are_alike(node, remot
     assert left[-1] == 60 + 60 + 2 + 10
 
 
+def test_a_draft_that_comes_into_a_running_server_has_no_start(node, remote, said):
+    """The log tells of the start of the run that launched it."""
+    remote.place = replace(remote.place, swaps=True)
+    loading = Loading(node, remote)
+    loading.hear(START)
+    loading.still()
+    assert (loading.finish(), said) == ("", [])
+    assert not (Path(remote.place.folder) / "phases.json").exists()
+
+
 def test_what_nobody_could_read_is_heard_all_the_same(node, remote, said):
     loading = Loading(node, remote)
     loading.hear([*START, *["noise"] * 100])
