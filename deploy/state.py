@@ -149,7 +149,7 @@ class Place:
     key: str = ""
     source: Run | None = None  # the run that is gone back to
     swaps: bool = False  # whether the run takes over the current one's process, with another draft
-    left_out: tuple[str, ...] | None = None  # tensors that are not handed over then; None: not compared yet
+    sent: Mapping[str, str] | None = None  # {tensor: parameter} that are handed over then; None: not compared yet
     once: bool = False  # whether it is held against other gates than its own, which says nothing of it for later
 
     @property

@@ -31,8 +31,8 @@ def against(nodes: Sequence[Node], remotes: Mapping[str, Remote], how: Hot) -> s
     return why
 
 
-def compared(node: Node, remote: Remote, path: str, where: Remote | None) -> tuple[str, ...]:
-    """Hold the draft at `path`, here or on a host, against the served one: which of its tensors are not handed over.
+def compared(node: Node, remote: Remote, path: str, where: Remote | None) -> Mapping[str, str]:
+    """Hold the draft at `path`, here or on a host, against the served one: {tensor: parameter} of what is handed over.
 
     Unlike where it cannot take its place.
     """
@@ -49,7 +49,7 @@ def compared(node: Node, remote: Remote, path: str, where: Remote | None) -> tup
     if found:
         what = f"{remote.host.name}: this draft cannot take the place of the one that is served"
         raise Unlike(what, evidence="\n".join(found), remedy=COLD)
-    return tuple(hot.left_out(cases[0]))
+    return hot.sent(cases[0])
 
 
 def _against(nodes: Sequence[Node], place: Place, how: Hot) -> Iterator[str]:

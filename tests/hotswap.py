@@ -20,13 +20,16 @@ import yaml
 from deploy import host
 from deploy.engines._sglang_swap import API
 from deploy.environments import Installed
+from deploy.host.header import read
 from tests.commands import COMMANDS, written
 from tests.launches import READY, Running
 from tests.project import ROOT, TELLING, free_port, until
 from tests.telling import PROMPTS
 
 KEY = "of-the-admin"
-NEVER_SENT = ["d2t", "t2d", "embed_tokens.weight"]
+NEVER_SENT = ("d2t", "t2d", "embed_tokens.weight")
+FUSED = {"q_proj": "qkv_proj", "k_proj": "qkv_proj", "v_proj": "qkv_proj"}
+FUSED |= {"gate_proj": "gate_up_proj", "up_proj": "gate_up_proj"}
 
 
 @dataclass
@@ -107,7 +110,7 @@ class Server:
         lock.write_text("ours\n{}\n")
         return {
             "lock": str(lock), "token": "ours", "server": str(self.folder), "new": "run-2", "url": self.url(),
-            "keys": [KEY], "ranks": self.ranks, "draft": str(draft), "before": str(before), "left_out": NEVER_SENT,
+            "keys": [KEY], "ranks": self.ranks, "draft": str(draft), "before": str(before), "sent": sent(draft),
             "api": API.to_json(), "links": [["runs/run-2", str(self.folder / "current")]], "expected": None, **more,
         }  # fmt: skip
 
@@ -136,6 +139,15 @@ class Server:
         self.post("/end_weight_update")
         assert self.post("/continue_generation")[0] == 200
         self.marker.unlink(missing_ok=True)
+
+
+def sent(draft: Path) -> dict[str, str]:
+    """{tensor: parameter} of what of a draft is handed over, by the names of LlamaForCausalLMEagle3 in 0.5.23."""
+    found = {}
+    for name in read(draft / "model.safetensors").tensors:
+        whole = ".".join(FUSED.get(part, part) for part in name.replace("midlayer.", "layers.0.").split("."))
+        found[name] = whole if whole.startswith("lm_head.") else f"model.{whole}"
+    return {name: parameter for name, parameter in found.items() if name not in NEVER_SENT}
 
 
 def run(name: str, request: Mapping[str, Any]) -> dict[str, Any]:

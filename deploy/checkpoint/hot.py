@@ -40,18 +40,20 @@ def obstacles(served: Facts, case: Case) -> Iterator[str]:
         yield from _landing(case, case.trace)
 
 
-def left_out(case: Case) -> list[str]:
-    """The tensors that are not sent: maps, what the loader ignores or drops, and what is the target's."""
+def sent(case: Case) -> dict[str, str]:
+    """The tensors that are handed over, and the parameter that each fills: no maps, nothing that the loader ignores or
+    drops, and nothing that is the target's.
+    """
     if case.loader is None or case.trace is None:
         raise ValueError(f"how {case.server} loads {case.architecture} is not known")
     theirs = borrowed(case.loader, case.config, case.draft.tensors)
-    return [
-        landing.tensor
+    return {
+        landing.tensor: landing.parameter
         for landing in case.trace.landings
-        if landing.parameter is None
-        or landing.how in ("vocabulary map", "ignored", "dropped")
-        or landing.parameter in theirs
-    ]
+        if landing.parameter is not None
+        and landing.how not in ("vocabulary map", "ignored", "dropped")
+        and landing.parameter not in theirs
+    }
 
 
 def _differing(served: Facts, draft: Facts) -> Iterator[str]:

@@ -6,7 +6,8 @@ Runs on the host as `python3 -I -c SOURCE`, standard library only, Python 3.8 an
      "url": "http://127.0.0.1:30000", "keys": [API keys, the likeliest first], "patience": seconds for an answer (120),
      "piece": bytes that are handed over at once (512 MiB),
      "ranks": 1, "draft": folder or file of the new draft, "before": of the one that is loaded,
-     "left_out": [names of tensors that are never sent], "api": the table's (deploy/engines/_sglang_swap.py),
+     "sent": {tensor: the parameter it fills}, of those that are handed over: nothing that is the target's,
+     "api": the table's (deploy/engines/_sglang_swap.py),
      "links": [[target, path], ...] that are made once it is proven what is loaded,
      "expected": {parameter: checksum} as a start with this draft gave, or null}
 
@@ -29,9 +30,10 @@ import time
 from typing import Any
 
 from deploy.host.swap_mark import Fence, Lapsed, Mark, link
+from deploy.host.swap_proof import Differing, Unproven, differing, prove
 from deploy.host.swap_reach import obstacle
 from deploy.host.swap_server import Server, Silent, Unasked
-from deploy.host.swap_shm import PIECE, Piece, Unfit, Weight, differ, pieces, room, sweep, unlike, weights
+from deploy.host.swap_shm import PIECE, Piece, Unfit, Weight, pieces, room, sweep, unlike, weights
 from deploy.host.swap_talk import Talk
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -39,10 +41,6 @@ ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 class Ended(Exception):
     """We were told to end."""
-
-
-class Unproven(Exception):
-    """What is loaded is not what it should be."""
 
 
 class Torn(Exception):
@@ -60,7 +58,8 @@ class Handover:
         self.mark = Mark(request["server"])
         self.new: dict[str, Weight] = {}
         self.old: dict[str, Weight] = {}
-        self.same = False  # byte for byte
+        self.sent: dict[str, str] = request["sent"]
+        self.differing = Differing(frozenset(), frozenset())
         self.parts: list[Piece] = []
         self.limit = PIECE
         self.before: dict[str, str] | None = None
@@ -123,12 +122,11 @@ class Handover:
         if told:
             raise Unfit(told)
         with self.talk.timed("read"):
-            left_out = self.request["left_out"]
-            self.new, self.old = (weights(self.request[which], left_out) for which in ("draft", "before"))
+            self.new, self.old = (weights(self.request[which], self.sent) for which in ("draft", "before"))
             told = unlike(self.new, self.old)
             if told:
                 raise Unfit(told)
-            self.same = not differ(self.new, self.old)
+            self.differing = differing(self.new, self.old)
             free = room()
             self.limit = min(self.request.get("piece", PIECE), free // 2)
             self.parts = pieces(self.new, self.limit)
@@ -152,7 +150,7 @@ class Handover:
             self.bytes += piece.taken
         self.talk.end()
         self.checksums = self.talk.loaded()
-        self._prove(self.checksums, self.before)
+        prove(self.checksums, self.before, self.request["expected"], self.sent, self.differing)
         _deaf()  # what is left takes no time
         self.talk.change("flush")
         self.fence.check()
@@ -162,18 +160,6 @@ class Handover:
         self.talk.resume()
         self.fence.check()
         self.mark.remove()
-
-    def _prove(self, after: dict[str, str], before: dict[str, str]) -> None:
-        expected = self.request["expected"]
-        if set(after) != set(before):
-            raise Unproven(f"the server tells {len(after)} checksums, and told {len(before)} before")
-        if expected is not None and after != expected:
-            other = sorted(name for name in {*after, *expected} if after.get(name) != expected.get(name))
-            raise Unproven(f"{len(other)} checksums are not those of a start with this draft: {other[0]} first")
-        if self.same and after != before:
-            raise Unproven("the new draft's tensors are those of the old one, and yet other weights are loaded")
-        if not self.same and after == before:
-            raise Unproven("the new draft's tensors differ, and yet the same weights are loaded: they were dropped")
 
     # ---- and back ------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import glob
 import mmap
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,14 +41,16 @@ class Weight(NamedTuple):
     shape: tuple[int, ...]
 
 
-def weights(path: str, left_out: Iterable[str]) -> dict[str, Weight]:
-    """The tensors that a server reads of a draft, without some. Unfit where they cannot be told for sure."""
+def weights(path: str, sent: Container[str]) -> dict[str, Weight]:
+    """The tensors of these names that a server reads of a draft. Unfit where they cannot be told for sure."""
     try:
         root, names = files(Path(path))
         found: dict[str, Weight] = {}
         for shard in _shards(root, names):
             header = read(root / shard)
             for name, tensor in header.tensors.items():
+                if name not in sent:
+                    continue
                 if name in found:
                     raise Unfit(f"{path} has {name[:200]} twice")
                 place = header.data_start + tensor.start
@@ -58,11 +60,13 @@ def weights(path: str, left_out: Iterable[str]) -> dict[str, Weight]:
         raise Unfit(error.args[0]) from None
     except (HeaderError, OSError) as error:
         raise Unfit(str(error)) from None
-    for name in left_out:
-        found.pop(name, None)
     strange = sorted({weight.dtype for weight in found.values()} - set(TORCH))
     if strange or not found:
-        told = f"has tensors of {', '.join(strange)}, which torch has no name for" if strange else "has no weights"
+        told = (
+            f"has tensors of {', '.join(strange)}, which torch has no name for"
+            if strange
+            else "has none of the tensors"
+        )
         raise Unfit(f"{path} {told}")
     return found
 
@@ -95,20 +99,6 @@ def unlike(new: Mapping[str, Weight], before: Mapping[str, Weight]) -> str:
 
 def _called_so(weight: Weight) -> str:
     return f"{weight.dtype} {list(weight.shape)}"
-
-
-def differ(new: Mapping[str, Weight], before: Mapping[str, Weight]) -> bool:
-    """Whether any byte of two such drafts differs; as a rule the first piece tells."""
-    return any(_differs(weight, before[name]) for name, weight in new.items())
-
-
-def _differs(one: Weight, other: Weight) -> bool:
-    with opened(one.path) as first, opened(other.path) as second:
-        for at in range(0, one.size, AT_ONCE):
-            length = min(AT_ONCE, one.size - at)
-            if os.pread(first, length, one.start + at) != os.pread(second, length, other.start + at):
-                return True
-    return False
 
 
 def room() -> int:

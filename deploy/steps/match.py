@@ -16,6 +16,5 @@ def match(node: Node, remote: Remote) -> str:
         raise RuntimeError("no draft is wished")
     lies = remote if source or draft.host else None
     path = f"{source.folder}/{draft.served}" if source else draft.path
-    left_out = swapping.compared(node, remote, path, lies)
-    remote.place = replace(remote.place, left_out=left_out)
+    remote.place = replace(remote.place, sent=swapping.compared(node, remote, path, lies))
     return "alike in all but the values of its weights"

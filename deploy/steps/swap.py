@@ -34,15 +34,15 @@ def swap(node: Node, remote: Remote) -> str:
     place, current = remote.place, remote.place.current
     if current is None or node.draft is None:
         raise RuntimeError("no draft is served")
-    left_out = place.left_out  # None where hooks have prepared what was compared
-    if left_out is None:
-        left_out = swapping.compared(node, remote, f"{place.folder}/{node.draft.served}", remote)
+    sent = place.sent  # None where hooks have prepared what was compared
+    if sent is None:
+        sent = swapping.compared(node, remote, f"{place.folder}/{node.draft.served}", remote)
     remote.change(recall.COPY, current.folder, place.folder, *recall.KEPT, *(name for name, _ in node.files))
     secrets = (current.manifest or {}).get("secrets") or {}
     remote.write(place.folder, {"manifest.json": described.manifest(node, remote, secrets)})
     remote.change(SHARE, place.folder, f"../{current.server.rpartition('/')[2]}", *TELLING)
     try:
-        answer = _exchanged(node, remote, current, left_out)
+        answer = _exchanged(node, remote, current, sent)
     except NotSwapped:
         remote.change(UNSHARE, place.folder, *TELLING)  # what is launched in this folder has its own
         raise
@@ -52,10 +52,10 @@ def swap(node: Node, remote: Remote) -> str:
     return f"in the server of run {launched}: {_told(answer)}"
 
 
-def _exchanged(node: Node, remote: Remote, current: Run, left_out: tuple[str, ...]) -> Mapping[str, Any]:
+def _exchanged(node: Node, remote: Remote, current: Run, sent: Mapping[str, str]) -> Mapping[str, Any]:
     """What the program on the host did. NotSwapped where another draft than the new one is loaded, or nobody knows."""
     size = sum(file.size for file in node.draft.manifest.files) if node.draft else 0
-    request = json.dumps(_request(node, remote, current, left_out)).encode()
+    request = json.dumps(_request(node, remote, current, sent)).encode()
     try:
         answer: Mapping[str, Any] = remote.change_python(
             host.source("swap"), stdin=request, timeout=PATIENCE + size / SLOWEST
@@ -95,7 +95,7 @@ def _torn(name: str, why: str) -> NotSwapped:
     )
 
 
-def _request(node: Node, remote: Remote, current: Run, left_out: tuple[str, ...]) -> dict[str, Any]:
+def _request(node: Node, remote: Remote, current: Run, sent: Mapping[str, str]) -> dict[str, Any]:
     place, served, lease = remote.place, current.node, remote.lease
     asked = weights.asked(node, remote)
     if asked is None or lease is None or node.draft is None or served is None or served.draft is None:
@@ -108,7 +108,7 @@ def _request(node: Node, remote: Remote, current: Run, left_out: tuple[str, ...]
         "new": place.run,
         "draft": f"{place.folder}/{node.draft.served}",
         "before": f"{current.folder}/{served.draft.served}",
-        "left_out": left_out,
+        "sent": sent,
         "links": described.switch(place),
         "expected": weights.expected(node, remote),
     }

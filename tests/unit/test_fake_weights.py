@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from deploy.host import swap_shm
+from deploy.host import header, swap_shm
 from tests import fakes, marked
 from tests.fakes import READY, until
 from tests.project import EXAMPLES
@@ -47,7 +47,8 @@ def post(server, path, body=None, **how):
 
 def piece(folder, limit=1 << 30):
     """What is handed over, as the tool does it."""
-    return swap_shm.pieces(swap_shm.weights(str(folder), LEFT_OUT), limit)
+    names = set(header.read(folder / "model.safetensors").tensors) - set(LEFT_OUT)
+    return swap_shm.pieces(swap_shm.weights(str(folder), names), limit)
 
 
 def hand(server, part, ranks=1, **body):
