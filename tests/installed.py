@@ -82,7 +82,8 @@ def proven(project: Project, *, draft_told: bool) -> None:
     """The last run's record proves who served: the launched process, with its checkpoints; whole and streamed, it
     answered the same, and nothing else was found to be told. `draft_told`: by the server itself.
     """
-    folder = project.status()["folder"]
+    row = project.status()
+    folder = str(Path(row["folder"]).with_name(row["server"]))
     (identity,) = project.told("identity")
     (owner,) = identity["processes"]
     assert any(word.startswith(folder) for word in owner["cmdline"]), "its draft, as it was launched with"

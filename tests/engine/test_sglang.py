@@ -5,9 +5,11 @@ A start takes 25 to 50 s, so each case goes on from what the one before it left 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.sglang, pytest.mark.timeout(900)]
 
 ENVIRONMENT, PROFILE = "sglang-cpu", "local-sglang"
 HEALTHY = EXAMPLES / "draft"
+NONE = "not one drafted token is accepted"
+WAIVED = ("waive=[ckpt]",)
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +49,31 @@ def test_a_question_is_answered_as_it_comes_with_its_own_accept_length(tiny: Dep
     assert ("Paris" in told["answer"], told["tokens"], told["accept_length"] > 3) == (True, 40, True)
 
 
+def loaded(row: Mapping[str, Any]) -> Any:
+    """The checksums of the draft that the run of this row has loaded."""
+    return json.loads((Path(row["folder"]) / "weights.json").read_text())["checksums"]
+
+
+def test_a_draft_is_exchanged_while_it_serves(tiny: Deployment, tmp_path: Path) -> None:
+    """A dead one, and the healthy one again: its accept length, its answers, its weights are those of the start."""
+    started = tiny.project.status()
+    question = ("ask", "count from 3", "--max-tokens", "48")
+    told = tiny.run(*question).json
+    dead = tiny.run("restart", "--ckpt", str(places.broken("nan-norm", tmp_path)), "--hot", *WAIVED)
+    assert (dead.code, dead.json["verdict"]["mode"], NONE in dead.err) == (9, "swap", True), dead.err
+    worse, without = tiny.project.status(), tiny.run(*question).json
+    assert (worse["pid"], worse["draft"] != started["draft"]) == (started["pid"], True)
+    assert loaded(worse) != loaded(started)
+    assert (without["answer"], without["accept_length"] < 1.05) == (told["answer"], True)
+    back = tiny.run("restart", "--ckpt", str(HEALTHY))
+    assert (back.code, back.json["verdict"]["mode"]) == (0, "swap"), back.err
+    again, same = tiny.project.status(), tiny.run(*question).json
+    assert (again["pid"], again["draft"], loaded(again)) == (
+        started["pid"], started["draft"], loaded(started),
+    )  # fmt: skip
+    assert (same["answer"], same["accept_length"]) == (told["answer"], told["accept_length"])
+
+
 @dataclass(frozen=True)
 class Case:
     """A restart: another draft or other words, and how it ends."""
@@ -57,12 +86,9 @@ class Case:
     touched: bool = field(default=True)
 
 
-WAIVED = ("waive=[ckpt]",)
 STORY = {
     "without its d2t, it is refused before anything is touched": Case("no-d2t", 5, "d2t is missing", touched=False),
-    "without its d2t, waived, not one token is accepted": Case(
-        "no-d2t", 9, "not one drafted token is accepted", WAIVED, (1.0, 1.02)
-    ),
+    "without its d2t, waived, not one token is accepted": Case("no-d2t", 9, NONE, WAIVED, (1.0, 1.02)),
     "what was waived once is not waived for the next draft": Case("wrong-fc", 5, "other shapes", touched=False),
     "a draft that does not load is explained": Case("wrong-fc", 6, "a tensor has another shape", WAIVED),
     "the healthy draft passes after all of that": Case("", 0, "done", (), (3.0, 4.0)),
@@ -106,4 +132,10 @@ def test_the_same_over_ssh(fleet, tmp_path: Path) -> None:
         made.up()
         done = made.run("smoke")
         assert (done.code, "Paris" in done.err) == (0, True), done.err
+        before = made.project.status()["pid"]
+        done = made.run("restart", "--ckpt", str(places.broken("swapped-norms", tmp_path)), "--hot", *WAIVED)
+        assert (done.code, done.json["verdict"]["mode"], 1.15 < accept_length(done) < 3.5) == (0, "swap", True), (
+            done.err
+        )
+        assert made.project.status()["pid"] == before
         made.down_without_a_trace()
