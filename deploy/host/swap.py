@@ -142,6 +142,7 @@ class Handover:
     def _forward(self) -> None:
         self.fence.check()
         self.mark.write(new=self.request["new"], shm=self.talk.prefix, since=time.time())
+        self.fence.goes_on = True  # who asked for it may die meanwhile, and a server stay paused for nothing
         self.talk.pause()
         self.before = self.talk.loaded()
         self.talk.begin()

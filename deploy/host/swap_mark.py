@@ -6,12 +6,17 @@ Standard library, Python 3.8.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import pwd
+import socket
+import time
 from collections.abc import Sequence
 from typing import Any
 
 MARKER = "swap.json"
+ENDS = 2.0  # seconds that who had the lock may take from the end of its token to that of its lock (lease.py: end)
 
 
 class Lapsed(Exception):
@@ -19,20 +24,63 @@ class Lapsed(Exception):
 
 
 class Fence:
-    """The lock's file; its first line is the token of who holds it."""
+    """The lock's file; its first line is the token of who holds it.
+
+    Its holder ends with the client, and the token with it. What must not stop half-way then `goes_on`: it takes the
+    lock itself, where nobody else has, and has it for as long as this program lives.
+    """
 
     def __init__(self, lock: str, token: str) -> None:
         self.lock, self.token = lock, token
+        self.goes_on = False
+        self._own = False
 
     def check(self) -> None:
-        """Lapsed where the token is another."""
+        """Lapsed where the lock is not ours."""
+        if self._own or (self.token and self._lines()[0] == self.token):
+            return
+        if not self.goes_on or not self._taken():
+            raise Lapsed
+
+    def _lines(self) -> list[str]:
         try:
             with open(self.lock, encoding="utf-8", errors="replace") as file:
-                first = file.readline().rstrip("\n")
+                return [*file.read(65536).split("\n"), "", ""]
         except OSError:
-            first = ""
-        if not self.token or first != self.token:
-            raise Lapsed
+            return ["", "", ""]
+
+    def _taken(self) -> bool:
+        """Whether it is ours from now on: whoever has had it in between has left a token."""
+        try:
+            fd = os.open(self.lock, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return False
+        deadline = time.monotonic() + ENDS
+        while not self._lines()[0] and time.monotonic() < deadline:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                time.sleep(0.02)
+                continue
+            self._own = not self._lines()[0]
+            break
+        if self._own:
+            self._sign(fd)
+        else:
+            os.close(fd)
+        return self._own
+
+    def _sign(self, fd: int) -> None:
+        """Who has it, for others to be told; a hold stays."""
+        user = str(os.geteuid())
+        with contextlib.suppress(KeyError):
+            user = pwd.getpwuid(os.geteuid()).pw_name
+        who = {"user": user, "host": socket.gethostname(), "pid": os.getpid(), "since": time.time()}
+        said = json.dumps({**who, "reason": "an exchange of a draft, whose client is gone"})
+        text = f"\n{said}\n{self._lines()[2]}".rstrip("\n").encode() + b"\n"
+        with contextlib.suppress(OSError):
+            os.pwrite(fd, text, 0)
+            os.ftruncate(fd, len(text))
 
 
 class Mark:

@@ -92,6 +92,16 @@ def test_a_lock_that_is_lost_ends_it_where_it_stands(dead: Server, drafts: Draft
     assert dead.left_in_memory() == []
 
 
+def test_it_comes_to_its_end_though_who_asked_for_it_is_gone(dead: Server, drafts: Drafts) -> None:
+    stop = Stop(UPDATE, 4)
+    with between(dead, stop, holds=True) as port, dead.swapping(through(port, dead, drafts, **SMALL)) as program:
+        assert stop.there.wait(60)
+        (dead.folder / "lock").write_text("")  # as the holder of a lock leaves it when its client dies
+        stop.free.set()
+        assert ended(program)["outcome"] == "swapped"
+    assert (drafts.is_loaded(dead), dead.marker.exists(), dead.paused()) == ("good", False, False)
+
+
 def test_other_checksums_than_those_of_a_start_are_not_let_pass(dead: Server, drafts: Drafts) -> None:
     expected = {name: "0" * 16 if "fc" in name else told for name, told in drafts.told["good"].items()}
     told = dead.swap(drafts["good"], drafts["dead"], expected=expected)

@@ -21,7 +21,6 @@ import pytest
 from deploy import host
 from deploy.engines._sglang_swap import API
 from deploy.host.header import read
-from deploy.host.swap_mark import Fence, Lapsed, Mark, link
 from deploy.host.swap_pickle import TORCH
 from deploy.host.swap_shm import Piece, Unfit, Weight, pieces, sweep, unlike, weights
 from tests import checkpoints
@@ -310,41 +309,3 @@ def test_another_process_under_its_pid_is_not_the_server(tmp_path: Path) -> None
     (tmp_path / "pid").write_text(f"{os.getpid()} 1 boot\n")
     one = draft(tmp_path / "1")
     assert "process is gone" in asked(tmp_path, one, one)["why"]
-
-
-# ---- what it leaves on its host ----------------------------------------------------------------------------------
-
-
-def test_the_fence_is_the_first_line_and_no_less(tmp_path: Path) -> None:
-    lock = tmp_path / "lock"
-    lock.write_text("token\n{}\n")
-    Fence(str(lock), "token").check()
-    for token in ("", "toke", "token\n", "{}"):
-        with pytest.raises(Lapsed):
-            Fence(str(lock), token).check()
-    lock.write_text("")
-    with pytest.raises(Lapsed):
-        Fence(str(lock), "").check()
-
-
-def test_a_mark_that_cannot_be_read_is_there_all_the_same(tmp_path: Path) -> None:
-    mark = Mark(str(tmp_path))
-    assert mark.there() is None
-    mark.write(new="r")
-    assert (mark.there(), [path.name for path in tmp_path.iterdir()]) == ({"new": "r"}, ["swap.json"])
-    (tmp_path / "swap.json").write_text("{")
-    assert mark.there() == {}
-    mark.remove()
-    mark.remove()
-    assert mark.there() is None
-
-
-def test_links_are_made_all_or_none(tmp_path: Path) -> None:
-    old, new = tmp_path / "old", tmp_path / "new"
-    old.symlink_to("runs/1")
-    link([["runs/2", str(old)], ["x", str(new)]])
-    assert (old.readlink(), new.readlink()) == (Path("runs/2"), Path("x"))
-    new.unlink()
-    with pytest.raises(OSError, match="No such file"):
-        link([["runs/3", str(old)], ["x", str(new)], ["y", str(tmp_path / "missing/z")]])
-    assert (old.readlink(), sorted(path.name for path in tmp_path.iterdir())) == (Path("runs/2"), ["old"])
