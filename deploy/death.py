@@ -21,7 +21,11 @@ FULL = 1 << 20  # bytes; a disk with less is no place for a log
 
 def look(node: Node, remote: Remote) -> LaunchFailed | None:
     """The end of the run that is walked here; None where it lives."""
-    run = reread(remote, remote.place)
+    return of(reread(remote, remote.place), node, remote)
+
+
+def of(run: Run, node: Node, remote: Remote) -> LaunchFailed | None:
+    """The end of a run, as it is told; None where it lives."""
     if run.alive:
         return None
     log = remote.sh(READ, str(KEPT), run.folder, ok=(0, 1))

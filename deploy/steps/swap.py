@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from typing import Any
 
-from deploy import described, host, state, swapping, weights
+from deploy import death, described, host, state, swapping, weights
 from deploy.errors import Locked, NotSwapped, RemoteFailed
 from deploy.plan import Node
 from deploy.remote import Remote
@@ -25,6 +26,7 @@ TELLING = (
 )
 SHARE = 'cd -- "$1" || exit 1; from=$2; shift 2; for name; do ln -sfn -- "$from/$name" "$name" || exit 1; done'
 UNSHARE = 'cd -- "$1" || exit 1; shift; for name; do [ ! -L "$name" ] || rm -f -- "$name" || exit 1; done'
+GRACE, GLANCE = 2.0, 0.25  # seconds for one that dies of it to end, and between two looks
 PATIENCE = 120.0  # seconds for what does not grow with the draft
 SLOWEST = 20e6  # bytes a second: from a cold disk, through shared memory, and back again if it fails
 
@@ -61,7 +63,7 @@ def _exchanged(node: Node, remote: Remote, current: Run, sent: Mapping[str, str]
             host.source("swap"), stdin=request, timeout=PATIENCE + size / SLOWEST
         )
     except RemoteFailed as error:
-        return _broken_off(remote, current, error)
+        return _broken_off(node, remote, current, error)
     name = remote.host.name
     match answer["outcome"]:
         case "swapped":
@@ -72,10 +74,10 @@ def _exchanged(node: Node, remote: Remote, current: Run, sent: Mapping[str, str]
         case "lapsed":
             what = f"{name}: our lease lapsed while the draft was exchanged, and somebody else may act on the host now"
             raise Locked(what, evidence=answer["why"], remedy="run the command again")
-    raise _torn(name, answer["why"])
+    raise _torn(node, remote, current, answer["why"])
 
 
-def _broken_off(remote: Remote, current: Run, error: RemoteFailed) -> Mapping[str, Any]:
+def _broken_off(node: Node, remote: Remote, current: Run, error: RemoteFailed) -> Mapping[str, Any]:
     """The program gave no answer: what the host says now."""
     place, now = remote.place, state.read(remote).current(remote.place.deployment)
     if now and now.id == place.run and not now.torn:
@@ -83,16 +85,23 @@ def _broken_off(remote: Remote, current: Run, error: RemoteFailed) -> Mapping[st
     if now and now.id == current.id and not now.torn:
         what = f"{remote.host.name}: the draft was not exchanged; the old one serves on"
         raise NotSwapped(what, evidence=str(error), remedy=swapping.COLD) from error
-    raise _torn(remote.host.name, str(error)) from error
+    raise _torn(node, remote, current, str(error)) from error
 
 
-def _torn(name: str, why: str) -> NotSwapped:
-    return NotSwapped(
-        f"{name}: the exchange of the draft broke off: the server is paused, what is loaded is not known",
-        evidence=why,
-        remedy="run the command again: it restarts the server",
-        torn=True,
-    )
+def _torn(node: Node, remote: Remote, current: Run, why: str) -> NotSwapped:
+    """With the end of a server that died of it: once it is restarted, its log is not looked at any more."""
+    what = "the exchange of the draft broke off: the server is paused, what is loaded is not known"
+    dead, deadline = None, time.monotonic() + GRACE
+    while not dead and time.monotonic() < deadline:
+        run = state.one(remote, current.folder)
+        dead = death.of(run, node, remote) if run else None
+        if not dead:
+            remote.pause(GLANCE)
+    if dead:
+        what = "the server died while its draft was exchanged"
+        why = "\n".join(filter(None, (why, dead.what, dead.evidence)))
+    remedy = "run the command again: it restarts the server"
+    return NotSwapped(f"{remote.host.name}: {what}", evidence=why, remedy=remedy, torn=True)
 
 
 def _request(node: Node, remote: Remote, current: Run, sent: Mapping[str, str]) -> dict[str, Any]:

@@ -17,14 +17,18 @@ from tests import marked
 from tests.project import SWAPPABLE, Project, until, with_run
 
 
-@pytest.fixture
-def served(project: Project, tmp_path: Path) -> dict[str, Any]:
-    """The first run of a server that takes new weights, with the draft `one`."""
+def first(project: Project, folder: Path, **fake: Any) -> dict[str, Any]:
+    """The first run of a server that takes new weights, with the draft `one`, as `status` tells it."""
     for number, name in enumerate(("one", "two"), 1):
-        marked.draft(tmp_path / name, 4.0 - number, number)
-    project.fake(draft=str(tmp_path / "one"), engine={"name": "sglang", "python": str(SWAPPABLE)})
+        marked.draft(folder / name, 4.0 - number, number)
+    project.fake(draft=str(folder / "one"), engine={"name": "sglang", "python": str(SWAPPABLE)}, fake=fake)
     assert project.run("up", "profile=fake").code == 0
     return project.status()
+
+
+@pytest.fixture
+def served(project: Project, tmp_path: Path) -> dict[str, Any]:
+    return first(project, tmp_path)
 
 
 def exchanged(project: Project, draft: Path) -> dict[str, Any]:
@@ -102,6 +106,17 @@ def test_what_fails_its_gates_gives_way_to_the_one_before_in_the_same_server(pro
     now = project.status()
     assert (now["server"], now["pid"], now["loaded"]) == (served["run"], served["pid"], served["loaded"])
     assert (now["gates_hold"], now["run"].endswith(GONE_BACK)) == (True, True)
+
+
+def test_a_server_that_dies_of_an_exchange_is_explained_and_restarted(project, tmp_path):
+    before = first(project, tmp_path, faults={"/update_weights_from_tensor": "die"})
+    done = project.run("restart", "--ckpt", str(tmp_path / "two"))
+    assert done.code == 0, done.err
+    assert "it restarts: the server died while its draft was exchanged" in done.err
+    assert "the server ended with exit code 137" in done.err
+    now = project.status()
+    assert (now["state"], now["server"], with_run(before["run"])) == ("serving", now["run"], [])
+    assert not Path(now["folder"], "pid").is_symlink()
 
 
 def test_a_torn_one_is_told_as_such_and_replaced(project, served, tmp_path):
