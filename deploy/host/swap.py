@@ -84,7 +84,7 @@ class Handover:
         finally:
             for piece in self.parts:
                 piece.close()
-            sweep(self.talk.prefix)
+            sweep(self.talk.prefix)  # a signal may have come between a name and its removal
 
     def _exchanged(self) -> tuple[str, str]:
         try:

@@ -11,6 +11,7 @@ from deploy.host.swap_proof import COMPARED, LOOKED, Differing, Unproven, differ
 from deploy.host.swap_shm import weights
 from tests import checkpoints
 
+NEIGHBOURS = struct.unpack("<2f", struct.pack("<2I", 0x3F80FFFF, 0x3F810000))  # both become 0x3F81 in bfloat16
 KINDS = {"F32": "f", "F64": "d", "F16": "e", "BF16": "H", "I64": "q", "U8": "B"}
 
 
@@ -35,6 +36,7 @@ def told(tmp_path: Path, dtype: str, one: list[float], other: list[float]) -> st
         ("F32", [1.0, 2.0], [1.0, -2.0], "surely"),
         ("F32", [1.0, 2.0], [1.0, 2.00001], "perhaps"),  # one number in bfloat16
         ("F32", [1.0, 1.0000001, 2.0], [1.0, 1.0, 3.0], "surely"),
+        ("F32", [1.0, NEIGHBOURS[0]], [1.0, NEIGHBOURS[1]], "perhaps"),
         ("F64", [1.0], [1.0 + 1e-9], "perhaps"),
         ("F64", [1.0], [2.0], "surely"),
         ("F16", [1.0], [1.001], "perhaps"),
@@ -56,7 +58,8 @@ def test_one_that_is_long_is_looked_at_piece_by_piece(tmp_path: Path) -> None:
 
 
 def test_of_many_small_differences_the_end_is_not_waited_for(tmp_path: Path) -> None:
-    one, near = [1.0] * (LOOKED + 9), [1.0000001] * (LOOKED + 9)
+    count = COMPARED // 4 + LOOKED
+    one, near = [1.0] * count, [1.0000001] * count
     assert told(tmp_path, "F32", one, [*near[:-1], 2.0]) == "perhaps"
 
 
