@@ -10,7 +10,7 @@ large   the same exchange with a draft of `--large` MB, which drafts as the smal
 load    short streamed chats at a fixed rate: while it restarts, alone, and while drafts are exchanged. Aim: none fails.
 bytes   without a server: how fast a draft's bytes come into shared memory (benchmarks/handover.py)
 
-Everything is in a folder of its own, with a port of its own, and nothing is left. About 7 minutes on two idle cores.
+Everything is in a folder of its own, with a port of its own, and nothing is left. Each part can be run alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.project import EXAMPLES
 PARTS = ("starts", "large", "load", "bytes")
 PROMPTS = ("capital of France?", "count from 3", "capital of Japan?", "count from 8", "capital of Italy?")
 ALONE = 10.0  # seconds of load without anything else
-BRIEF = ("bench.prompts=[capital of France?]", "bench.rounds=1", "bench.max_tokens=16", "smoke.max_tokens=16")
+BRIEF = ("bench.prompts=['capital of France?']", "bench.rounds=1", "bench.max_tokens=16", "smoke.max_tokens=16")
 UNMEASURED = ("bench.prompts=[]", "gates={}")  # where others ask meanwhile the tool measures, and judges, nothing
 STEPS = ("preflight", "match", "push", "stop", "free", "launch", "swap", "wait", "health", "smoke", "bench")
 
@@ -81,11 +81,11 @@ class Bench:
         return "good" if self.serving == "other" else "other"
 
     def bring(self, draft: str, how: str, *words: str) -> Brought:
-        """By `up`, or `restart --cold` or `--hot`; SystemExit where it fails, or comes otherwise."""
+        """By `restart --cold` or `--hot`, or `up` if nothing serves; SystemExit where it fails, or comes otherwise."""
         path = str(self.drafts[draft])
-        argv = ["up", "profile=tiny", f"draft={path}", *words]
-        if how != "up":
-            argv = ["restart", "--ckpt", path, f"--{how}", *words]
+        argv = ["restart", "--ckpt", path, f"--{how}", *words]
+        if not self.serving:
+            argv = ["up", "profile=tiny", f"draft={path}", *words]
         began = time.perf_counter()
         done = self.made.run(*argv)
         taken = time.perf_counter() - began
@@ -99,7 +99,7 @@ class Bench:
         project = self.made.project
         events = project.events(run)
         steps = {e["step"]: e["facts"]["seconds"] for e in events if e["kind"] == "step_ended"}
-        told = [e["facts"]["exchange"] for e in events if "server" in e.get("facts", {}).get("exchange", {})]
+        told = [e["facts"]["swap"] for e in events if "swap" in e.get("facts", {})]
         (loaded,) = (project.folder / "work").glob(f"*/tiny/runs/{run}/weights.json")
         found = [path.read_text() for path in (project.folder / "runs" / run).glob("hosts/*/bench.json")]
         return Brought(
@@ -116,7 +116,7 @@ def _told(brought: Brought) -> str:
     found = brought.measured and brought.measured.acceptance
     length = f"accept length {found.accept_length:.3f}" if found else "nothing measured"
     if not brought.exchange:
-        return f"launch and wait {brought.start:.1f} s, {length}"
+        return f"stop {brought.steps.get('stop', 0.0):.1f} s, launch and wait {brought.start:.1f} s, {length}"
     seconds = brought.exchange["seconds"]
     return f"swap {brought.steps['swap']:.2f} s, requests waited {seconds['paused']:.3f} s, {length}"
 
@@ -175,6 +175,8 @@ def unlike(brought: Sequence[Brought]) -> list[str]:
 
 def load(bench: Bench, exchanges: int, rate: float) -> list[str]:
     """Print what became of requests; what is not as it should be."""
+    if not bench.serving:
+        bench.bring("good", "cold")
     print(f"{rate:g} short streamed chats a second")
     with open_loop.loaded(bench.made.port, PROMPTS, rate) as restarted:
         bench.bring(bench.other, "cold", *UNMEASURED)
@@ -242,8 +244,8 @@ def served(folder: Path, given: argparse.Namespace) -> list[str]:
 def measured(bench: Bench, folder: Path, given: argparse.Namespace) -> list[str]:
     """The parts that were wanted, one after another."""
     wrong: list[str] = []
-    bench.bring("good", "up")  # which flags it takes, and what else is asked once
     if "starts" in given.parts:
+        bench.bring("good", "cold")  # which flags it takes, and what else is asked once
         wrong += starts(bench, given.rounds)
     if "large" in given.parts:
         bench.drafts["large"] = large_draft.padded(bench.drafts["good"], folder / "large", given.large)
