@@ -133,7 +133,7 @@ def test_the_same_over_ssh(fleet, tmp_path: Path) -> None:
         done = made.run("smoke")
         assert (done.code, "Paris" in done.err) == (0, True), done.err
         before = made.project.status()["pid"]
-        done = made.run("restart", "--ckpt", str(places.broken("swapped-norms", tmp_path)), "--hot", *WAIVED)
+        done = made.run("restart", "--ckpt", str(places.broken("zero-layer", tmp_path)), "--hot", *WAIVED)
         assert (done.code, done.json["verdict"]["mode"], 1.15 < accept_length(done) < 3.5) == (0, "swap", True), (
             done.err
         )
