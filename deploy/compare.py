@@ -40,7 +40,7 @@ def decide(nodes: Sequence[tuple[Node, Place]]) -> Decision:
 
 def _reason(node: Node, run: Run | None, model: Mapping[str, Any]) -> str:
     if run is None or not run.alive or run.stopped or run.manifest is None:
-        return _not_there(run)
+        return not_there(run)
     if run.torn:
         return f"an exchange of the draft of run {run.id} broke off: what is loaded is not known"
     if run.manifest.get("wished") != node.digest:
@@ -67,7 +67,8 @@ def _what_differs(manifest: Mapping[str, Any], node: Node) -> str:
         return f"it was launched by version {manifest.get('tool')} of deploy, whose manifest this one cannot read"
 
 
-def _not_there(run: Run | None) -> str:
+def not_there(run: Run | None) -> str:
+    """Why a run, which is not alive or was told to end, serves nothing that could be kept; in words."""
     if run is None:
         return "nothing runs"
     if run.alive and run.stopped:

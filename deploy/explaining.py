@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from deploy import engines, logfile, render, scrub
+from deploy import engines, logfile, render, scrub, state
 from deploy.abreast import together
 from deploy.engines import Engine, _explain
 from deploy.engines._ending import STATUS
@@ -126,7 +126,10 @@ def on_hosts(
     def look(remote: Remote) -> None:
         run = runs[remote.host.name]
         run = replace(run, verdict=run.verdict or heads.get(run.id))
-        accounts[remote.host.name] = _on_host(remote, run, engine, known, session.hidden)
+        told = _on_host(remote, run, engine, known, session.hidden)
+        if run.alive and run.torn and not told.told:
+            told = _torn(told, run, session.machines[remote.host.name].busy)
+        accounts[remote.host.name] = told
 
     session.keep(runs)
     if failed := session.each(look):
@@ -158,6 +161,14 @@ def _on_host(
         return replace(found, how=f"run {run.id} lives, its last line is {quiet:.0f} s old")
     of = f" (in the server of run {run.server.rpartition('/')[2]})" if run.swapped else ""
     return replace(found, how=f"run {run.id}{of} {'lives' if run.alive else run.ending}")
+
+
+def _torn(account: Account, run: Run, busy: str) -> Account:
+    """Of a server that is paused: its log has nothing of why."""
+    if busy:
+        return replace(account, how=f"{account.how}; its draft is exchanged just now, and requests wait: {busy}")
+    remedy = f"deploy restart profile={run.node.deployment}" if run.node else "deploy restart"
+    return replace(account, told=Explanation("torn", state.TORN, remedy, ""))
 
 
 def _compilers(remote: Remote, run: Run) -> tuple[str, ...]:

@@ -43,7 +43,6 @@ class Remote:
         self.interpreter = host.python(where.transport)
         self.transport = reached
         self.renew(abort)
-        self.step = ""
         self.lease: Lease | None = None
         self.known: tuple[Signature, ...] = ()  # the user's failures.yaml, for explaining a death here
         self._place: Place | None = None
@@ -52,6 +51,7 @@ class Remote:
     def renew(self, abort: threading.Event) -> None:
         """Be as just reached: for another walk."""
         self.abort = abort
+        self.step = ""
         self.head_ready = threading.Event()
         self.signs: dict[str, float] = {}
         self.cases: dict[str, Case] = {}

@@ -56,7 +56,7 @@ def _against(nodes: Sequence[Node], place: Place, how: Hot) -> Iterator[str]:
     node, current = nodes[0], place.current
     running = current.node if current else None
     if current is None or running is None or not current.alive or current.stopped:
-        yield "no server of it runs"
+        yield compare.not_there(current)
         return
     if current.torn:
         yield "an exchange of its draft broke off: what is loaded is not known"

@@ -57,6 +57,8 @@ def hold(node: Node, remote: Remote) -> None:
         remote.say(f"which weights of the draft are loaded cannot be told: {answer['why']}")
         return
     known = _read(f"{place.folder}/{NAME}", remote)
+    if known is None and remote.lease is None:
+        return  # who only looks writes nothing
     if known is None:
         remote.write(place.folder, {NAME: json.dumps({"checksums": now}, indent=1)})
         if not place.warm:

@@ -63,7 +63,7 @@ def load(
     profile, said = found.profile(), (*earlier, *own)
     hosts = found.inventory.select(options.hosts) if options.hosts else found.hosts()
     source, known = _source(profile) if ckpt else kept, failures.load(home(options))
-    wish = Wish(found, hosts, tuple(_settled(word, profile) for word in said), source, known)
+    wish = Wish(found, hosts, _settled(said, profile), source, known)
     _look_at_draft(wish)
     _look_at_hooks(profile)
     _look_at_waivers(wish)
@@ -91,10 +91,19 @@ def _source(profile: Profile) -> str:
     return profile.draft.path if profile.draft else profile.model.path
 
 
-def _settled(word: str, profile: Profile) -> str:
-    """A word that will mean the same in another folder."""
-    plain = word.lstrip("+")
-    key = PATHS.get(plain.partition("=")[0])
+def _settled(words: Iterable[str], profile: Profile) -> tuple[str, ...]:
+    """Words that will mean the same in another folder; a path that each restart has named stands there once."""
+    told = [_settled_word(word, profile) for word in words]
+    return tuple(word for at, word in enumerate(told) if not (_path(word) and word in told[at + 1 :]))
+
+
+def _path(word: str) -> str | None:
+    """The key of the checkpoint's path that a word gives."""
+    return PATHS.get(word.lstrip("+").partition("=")[0])
+
+
+def _settled_word(word: str, profile: Profile) -> str:
+    plain, key = word.lstrip("+"), _path(word)
     if key == "draft.path" and profile.draft:
         return f"{key}={profile.draft.path}"
     if plain.startswith("bench.prompts=") and isinstance(profile.bench.prompts, str):

@@ -68,15 +68,17 @@ def shared(function: F) -> F:
 def exchange(function: F) -> F:
     """--hot and --cold, as `hot`: whether a draft may come into the running server, must, or may not."""
     hot = click.option(
-        "--hot", "hot", flag_value="only", help="Exchange the draft while the server runs, or do nothing."
+        "--hot", "insists", is_flag=True, help="Exchange the draft while the server runs, or do nothing."
     )
     cold = click.option(
-        "--cold", "hot", flag_value="never", help="Restart, though the draft could be exchanged while the server runs."
+        "--cold", "restarts", is_flag=True, help="Restart, though the draft could be exchanged while the server runs."
     )
 
     @functools.wraps(function)
-    def command(*words: Any, hot: str | None, **others: Any) -> Any:
-        return function(*words, hot=hot or "try", **others)
+    def command(*words: Any, insists: bool, restarts: bool, **others: Any) -> Any:
+        if insists and restarts:
+            raise ConfigError("--hot refuses a restart, --cold wants one", remedy="say one of them, or neither")
+        return function(*words, hot="only" if insists else "never" if restarts else "try", **others)
 
     return hot(cold(cast("F", command)))
 

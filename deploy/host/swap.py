@@ -8,7 +8,7 @@ Runs on the host as `python3 -I -c SOURCE`, standard library only, Python 3.8 an
      "ranks": 1, "draft": folder or file of the new draft, "before": of the one that is loaded,
      "sent": {tensor: the parameter it fills}, of those that are handed over: nothing that is the target's,
      "api": the table's (deploy/engines/_sglang_swap.py),
-     "links": [[target, path], ...] that are made once it is proven what is loaded,
+     "record": the file for the new checksums, "links": [[target, path], ...]: made once it is proven what is loaded,
      "expected": {parameter: checksum} as a start with this draft gave, or null}
 
 and one on stdout: {"outcome", "why", "checksums", "before": those before, "bytes": handed over, "seconds": {"read",
@@ -29,7 +29,7 @@ import sys
 import time
 from typing import Any
 
-from deploy.host.swap_mark import Fence, Lapsed, Mark, link
+from deploy.host.swap_mark import Fence, Lapsed, Mark, link, write
 from deploy.host.swap_proof import Differing, Unproven, differing, prove
 from deploy.host.swap_reach import obstacle
 from deploy.host.swap_server import Server, Silent, Unasked
@@ -155,6 +155,7 @@ class Handover:
         _deaf()  # what is left takes no time
         self.talk.change("flush")
         self.fence.check()
+        write(self.request["record"], {"checksums": self.checksums})  # of a client that is gone, nobody else would
         link(self.request["links"])
 
     def _go_on(self) -> None:

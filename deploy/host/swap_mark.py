@@ -102,19 +102,24 @@ class Mark:
 
     def write(self, **what: object) -> None:
         """Whole, or not at all."""
-        half = f"{self.path}.{os.getpid()}"
-        try:
-            with open(half, "w", encoding="utf-8") as file:
-                json.dump(what, file)
-            os.replace(half, self.path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(half)
-            raise
+        write(self.path, what)
 
     def remove(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
+
+
+def write(path: str, what: object) -> None:
+    """JSON for its owner alone, whole or not at all."""
+    half = f"{path}.{os.getpid()}"
+    try:
+        with open(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            json.dump(what, file)
+        os.replace(half, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(half)
+        raise
 
 
 def link(links: Sequence[Sequence[str]]) -> None:

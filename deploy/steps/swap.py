@@ -48,7 +48,6 @@ def swap(node: Node, remote: Remote) -> str:
     except NotSwapped:
         remote.change(UNSHARE, place.folder, *TELLING)  # what is launched in this folder has its own
         raise
-    remote.write(place.folder, {weights.NAME: json.dumps(answer, indent=1)})
     launched, told = current.server.rpartition("/")[2], {name: answer.get(name) for name in ("bytes", "seconds", "why")}
     remote.say("", swap={"server": launched, "instead": current.id, **told})
     return f"in the server of run {launched}: {_told(answer)}"
@@ -118,6 +117,7 @@ def _request(node: Node, remote: Remote, current: Run, sent: Mapping[str, str]) 
         "draft": f"{place.folder}/{node.draft.served}",
         "before": f"{current.folder}/{served.draft.served}",
         "sent": sent,
+        "record": f"{place.folder}/{weights.NAME}",
         "links": described.switch(place),
         "expected": weights.expected(node, remote),
     }

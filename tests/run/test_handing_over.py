@@ -4,6 +4,7 @@ which a server may not do as it is told, and what it does with what it is told.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -100,6 +101,7 @@ def test_it_comes_to_its_end_though_who_asked_for_it_is_gone(dead: Server, draft
         stop.free.set()
         assert ended(program)["outcome"] == "swapped"
     assert (drafts.is_loaded(dead), dead.marker.exists(), dead.paused()) == ("good", False, False)
+    assert json.loads((dead.folder / "weights.json").read_text())["checksums"] == drafts.told["good"]
 
 
 def test_other_checksums_than_those_of_a_start_are_not_let_pass(dead: Server, drafts: Drafts) -> None:

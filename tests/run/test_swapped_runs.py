@@ -60,8 +60,12 @@ def test_each_has_its_own_life_and_all_end_with_their_server(project, served, tm
         second = exchanged(project, tmp_path / "two")
         assert (second["server"], second["pid"]) == (served["run"], served["pid"])
         assert (second["run"], second["loaded"]) != (served["run"], served["loaded"])
+        Path(second["folder"], "weights.json").unlink()
+        asked = project.run("smoke")  # which holds no lock, and writes nothing down
+        assert asked.code == 0, asked.err
         verified = project.run("up", "profile=fake", f"draft={tmp_path / 'two'}", "--json")
         assert (verified.code, verified.json["verdict"]["mode"]) == (0, "verify"), verified.err
+        assert Path(second["folder"], "weights.json").exists()
         back = project.run("rollback")
         assert (back.code, "exchanged" in back.err) == (0, True), back.err
         third = project.status()
@@ -87,6 +91,8 @@ def test_one_that_was_killed_is_explained_and_comes_back_in_a_server_of_its_own(
         os.kill(pid, signal.SIGKILL)
     until(lambda: project.status()["state"] == "dead", what="its process is gone")
     assert f"(in the server of run {served['run']}) ended by a kill" in project.run("explain").out
+    refused = project.run("restart", "--hot", "--ckpt", str(tmp_path / "one"))
+    assert (refused.code, f"run {second['run']} ended by a kill" in refused.err) == (5, True), refused.err
 
     fresh = project.run("up", "profile=fake")
     assert fresh.code == 0, fresh.err
@@ -127,6 +133,7 @@ def test_a_torn_one_is_told_as_such_and_replaced(project, served, tmp_path):
     for command in (("smoke",), ("ask", "Who?")):
         refused = project.run(*command)
         assert (refused.code, "an exchange of its draft broke off" in refused.err) == (7, True), refused.err
+    assert "torn  an exchange of its draft broke off" in project.run("explain").out
     mended = project.run("up", "profile=fake", "-y", "--json")
     assert (mended.code, mended.json["verdict"]["mode"]) == (0, "replace"), mended.err
     now = project.status()

@@ -101,6 +101,7 @@ WRONG = [
     (["history", "nothing"], "there are no runs"),
     (["history", "last", "--replay", "--speed", "nan"], "no finite number"),
     (["--project", "/nowhere", "status"], "No such option"),
+    (["restart", "--ckpt", "there", "--cold", "--hot"], "say one of them, or neither"),
     (["status", "--project", "/nowhere"], "/nowhere is not a project"),
 ]
 
