@@ -56,7 +56,7 @@ def hold(node: Node, remote: Remote) -> None:
     if now is None:
         remote.say(f"which weights of the draft are loaded cannot be told: {answer['why']}")
         return
-    known = _read(f"{place.folder}/{NAME}", remote)
+    known = recorded(place.folder, remote)
     if known is None and remote.lease is None:
         return  # who only looks writes nothing
     if known is None:
@@ -70,6 +70,11 @@ def hold(node: Node, remote: Remote) -> None:
             evidence=f"{len(other)} of {len(known)} checksums differ: {', '.join(other[:3])}",
             remedy=f"somebody else has exchanged them; deploy restart profile={node.deployment} --cold loads it anew",
         )
+
+
+def recorded(folder: str, remote: Remote) -> Checksums | None:
+    """Those that were loaded when the run in this folder began; None where that is not told."""
+    return _read(f"{folder}/{NAME}", remote)
 
 
 def expected(node: Node, remote: Remote) -> Checksums | None:

@@ -112,7 +112,7 @@ class Server:
             "lock": str(lock), "token": "ours", "server": str(self.folder), "new": "run-2", "url": self.url(),
             "keys": [KEY], "ranks": self.ranks, "draft": str(draft), "before": str(before), "sent": sent(draft),
             "api": API.to_json(), "record": str(self.folder / "weights.json"),
-            "links": [["runs/run-2", str(self.folder / "current")]], "expected": None, **more,
+            "links": [["runs/run-2", str(self.folder / "current")]], "expected": None, "loaded": None, **more,
         }  # fmt: skip
 
     def swap(self, draft: Path, before: Path, **more: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Runs on the host as `python3 -I -c SOURCE`, standard library only, Python 3.8 an
      "url": "http://127.0.0.1:30000", "keys": [API keys, the likeliest first], "patience": seconds for an answer (120),
      "piece": bytes that are handed over at once (512 MiB),
      "ranks": 1, "draft": folder or file of the new draft, "before": of the one that is loaded,
+     "loaded": {parameter: checksum} as they were when that run began, or null,
      "sent": {tensor: the parameter it fills}, of those that are handed over: nothing that is the target's,
      "api": the table's (deploy/engines/_sglang_swap.py),
      "record": the file for the new checksums, "links": [[target, path], ...]: made once it is proven what is loaded,
@@ -145,6 +146,8 @@ class Handover:
         self.fence.goes_on = True  # who asked for it may die meanwhile, and a server stay paused for nothing
         self.talk.pause()
         self.before = self.talk.loaded()
+        if self.request["loaded"] not in (None, self.before):
+            raise Unproven("other weights are loaded than those of the run before: somebody else has exchanged them")
         self.talk.begin()
         for piece in self.parts:
             self.talk.hand(piece)

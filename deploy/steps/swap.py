@@ -116,6 +116,7 @@ def _request(node: Node, remote: Remote, current: Run, sent: Mapping[str, str]) 
         "new": place.run,
         "draft": f"{place.folder}/{node.draft.served}",
         "before": f"{current.folder}/{served.draft.served}",
+        "loaded": weights.recorded(current.folder, remote),
         "sent": sent,
         "record": f"{place.folder}/{weights.NAME}",
         "links": described.switch(place),

@@ -111,6 +111,12 @@ def test_other_checksums_than_those_of_a_start_are_not_let_pass(dead: Server, dr
     serves_on(dead, drafts)
 
 
+def test_weights_that_somebody_else_has_exchanged_are_left_as_they_are(dead: Server, drafts: Drafts) -> None:
+    told = dead.swap(drafts["good"], drafts["other"], loaded=drafts.told["other"])
+    assert (told["outcome"], told["bytes"], "somebody else" in told["why"]) == ("kept", 0, True), told
+    serves_on(dead, drafts)
+
+
 def test_tensors_that_change_nothing_were_dropped(dead: Server, drafts: Drafts) -> None:
     told = dead.swap(drafts["dead"], drafts["good"])  # the dead one is loaded, whoever says otherwise
     assert (told["outcome"], "dropped" in told["why"]) == ("torn", True), told
