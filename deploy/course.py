@@ -60,6 +60,7 @@ def in_place(course: Course, how: Hot) -> Course:
         return course
     why = swapping.against(course.replica.nodes, course.remotes, how)
     head = course.remote(course.replica.head)
+    head.step = ""  # of several walks the last step of the one before is there yet
     if why:
         head.emit("noted", f"it restarts: {why}")
         return course

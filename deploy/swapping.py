@@ -60,15 +60,17 @@ def _against(nodes: Sequence[Node], place: Place, how: Hot) -> Iterator[str]:
         return
     if current.torn:
         yield "an exchange of its draft broke off: what is loaded is not known"
-    if len(nodes) > 1:
-        yield "its server is on several hosts, and weights are handed over in the memory of one"
     if node.draft is None or running.draft is None:
         yield "there is no draft to exchange"
     elif node.draft.digest == running.draft.digest:
-        yield "it is the very draft that is served"
-    yield from _besides(running, node, current, place)
+        yield "the draft is the same, and nothing else can be exchanged"
     swap = weights.offered(node, place)
-    if swap.api is None or (swap.why and how != "only"):
+    if swap.api is None:  # before what a user could change: of this one nothing helps
+        yield swap.why
+    if len(nodes) > 1:
+        yield "its server is on several hosts, and weights are handed over in the memory of one"
+    yield from _besides(running, node, current, place)
+    if swap.why and how != "only":
         yield swap.why
 
 

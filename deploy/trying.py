@@ -56,6 +56,7 @@ class Trial:
             except KeyboardInterrupt:
                 one = Tried(candidate, Interrupted.exit_code, "stopped")
             except DeployError as error:
+                self.session.emit("noted", error.what)
                 one = Tried(candidate, error.exit_code, error.what)
             self.tried.append(replace(one, seconds=time.monotonic() - started))
             if one.code in ENDING:
