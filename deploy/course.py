@@ -66,7 +66,7 @@ def in_place(course: Course, how: Hot) -> Course:
         return course
     for remote in course.remotes.values():
         remote.place = replace(remote.place, swaps=True)
-    head.emit("noted", "the draft is exchanged while the server runs")
+    head.emit("noted", "the draft is exchanged while the server runs, if the two match")
     return replace(course, recipe=IN_PLACE[course.recipe], otherwise=course.recipe, stubborn=how == "only")
 
 
@@ -81,9 +81,14 @@ def restarting(course: Course, failures: Sequence[Failure]) -> Course | None:
     for failure in failures:
         remote, error = course.remotes[failure.host], failure.error
         why = "; ".join(error.evidence.splitlines())
-        remote.say(f"it restarts: {error.what.removeprefix(f'{failure.host}: ')}{f': {why}' if why else ''}")
+        remote.emit("noted", f"it restarts: {error.what.removeprefix(f'{failure.host}: ')}{f': {why}' if why else ''}")
+    cold = [*course.done, *(step.name for step in course.otherwise)]
     for remote in course.remotes.values():
         remote.place = replace(remote.place, swaps=False)
+        for step in course.recipe:
+            if step.name not in cold:  # else a record shows it as one that nobody has come back from
+                remote.step = step.name
+                remote.emit("step_skipped")
     if not course.interrupted.is_set():
         course.abort.clear()
     return replace(course, recipe=course.otherwise, otherwise=())

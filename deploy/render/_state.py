@@ -133,11 +133,18 @@ def _set(state: State, event: Event, cell: Cell) -> State:
     if not event.host:
         return state
     row = state.rows.get(event.host, Row(event.host))
-    step = event.step or row.step or CONNECT
+    step, last = event.step or row.step or CONNECT, row.step
     at = row.step if cell.mark == "skipped" else step  # what was not done is not where the host is
     row = replace(row, step=at, cells={**row.cells, step: cell}, said=None, first=None, line="")
-    steps = state.steps if step in state.steps else (CONNECT, *state.steps) if step == CONNECT else (*state.steps, step)
-    return replace(state, steps=steps, rows={**state.rows, event.host: row})
+    return replace(state, steps=_with(state.steps, step, last), rows={**state.rows, event.host: row})
+
+
+def _with(steps: tuple[str, ...], step: str, last: str) -> tuple[str, ...]:
+    """One that the recipe at the start did not have comes behind the `last` one that the host had come to."""
+    if step in steps:
+        return steps
+    at = 0 if step == CONNECT else steps.index(last) + 1 if last in steps else len(steps)
+    return (*steps[:at], step, *steps[at:])
 
 
 def _took(state: State, event: Event) -> float | None:

@@ -120,6 +120,7 @@ def test_a_server_that_dies_of_an_exchange_is_explained_and_restarted(project, t
     assert done.code == 0, done.err
     assert "it restarts: the server died while its draft was exchanged" in done.err
     assert "the server ended with exit code 137" in done.err
+    assert ("step_skipped", "swap") in [(event["kind"], event.get("step")) for event in project.events()]
     now = project.status()
     assert (now["state"], now["server"], with_run(before["run"])) == ("serving", now["run"], [])
     assert not Path(now["folder"], "pid").is_symlink()

@@ -185,6 +185,14 @@ def test_any_events_in_any_order_can_be_shown(events, width):
     assert not [char for char in text if char != "\n" and ord(char) < 32]
 
 
+def test_steps_that_were_not_foreseen_stand_where_they_were_walked():
+    recipe = [[step, "each", ""] for step in ("match", "swap", "wait")]
+    events = [Event("run_started", facts={"hosts": ["a"], "recipe": recipe})]
+    events += [Event("step_skipped", host="a", step="swap")]
+    events += [Event("step_started", host="a", step=step) for step in ("match", "stop", "launch", "wait")]
+    assert reduce(fold, events, State()).steps == ("match", "stop", "launch", "swap", "wait")
+
+
 def test_folding_is_pure():
     before = state_of("up.jsonl", 30)
     kept = json.dumps(before, default=vars, sort_keys=True)
