@@ -48,6 +48,18 @@ def without(*names: str) -> Change:
     return change
 
 
+def thinner(tensors: Tensors) -> None:
+    """Its MLP has half of its intermediate size."""
+    for name in ("gate_proj", "up_proj"):
+        entry, data = tensors[f"midlayer.mlp.{name}.weight"]
+        entry["shape"][0] //= 2
+        del data[len(data) // 2 :]
+    entry, data = tensors["midlayer.mlp.down_proj.weight"]
+    row = 4 * entry["shape"][1]
+    entry["shape"][1] //= 2
+    data[:] = b"".join(data[at : at + row // 2] for at in range(0, len(data), row))
+
+
 def wider(name: str) -> Change:
     """One tensor has twice as many rows."""
 

@@ -1,0 +1,187 @@
+"""The draft is exchanged in the running server, by the command line: what a user sees, and what serves afterwards.
+
+A fake SGLang shows which draft is loaded by the accept length that it serves, and a mixture of two by its words. All
+the time a client asks it, which must never hear a mixture.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+
+from tests import marked
+from tests.project import Done, until
+from tests.swapping import Look, Stand
+
+KEPT = "the draft was not exchanged; the old one serves on"
+TORN = "the exchange of the draft broke off: the server is paused, what is loaded is not known"
+
+
+@pytest.fixture(scope="module")
+def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
+    """One server for all of them; both drafts were started cold once."""
+    with Stand.up(tmp_path_factory.mktemp("swaps")) as made:
+        made.restart("--cold")
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def healthy(stand: Stand) -> Iterator[None]:
+    """Faults and breakpoints are of one test, and each finds one of the two drafts served."""
+    yield
+    stand.release()
+    stand.faults()
+    if not stand.serves():
+        stand.passes("up", "profile=fake", "-y")
+
+
+def exchanged(before: Look, after: Look) -> tuple[bool, bool, bool]:
+    """(the same server, another run, the other draft)."""
+    return before.pid == after.pid, before.run != after.run, before.accepts != after.accepts
+
+
+SWAPPED, UNCHANGED, RESTARTED = (True, True, True), (True, False, False), (False, True, True)
+
+
+def test_the_other_draft_comes_into_the_running_server_and_goes_back(stand: Stand) -> None:
+    before = stand.look()
+    with stand.listening():
+        done = stand.restart()
+        swapped = stand.look()
+        back = stand.passes("rollback", "profile=fake")
+
+    assert exchanged(before, swapped) == SWAPPED
+    assert "the draft is exchanged while the server runs" in done.err
+    assert "requests waited" in done.err
+    assert exchanged(swapped, stand.look()) == SWAPPED
+    assert f"in the server of run {stand.launched.name}" in back.err
+    assert stand.failed == 0, "requests wait, and none is refused"
+
+
+def test_status_and_up_see_the_draft_that_is_loaded(stand: Stand) -> None:
+    stand.restart()
+    now, draft = stand.look(), stand.served
+
+    row = stand.project.status()
+    assert (row["run"], row["state"], row["pid"]) == (now.run, "serving", str(now.pid))
+    done = stand.passes("up", "profile=fake", f"draft.path={draft}")
+    assert "launch" not in done.err
+    assert stand.look() == now
+
+
+# ---- faults of the server
+
+# (faults, options, what came of it, the words of it)
+FAULTS: dict[str, tuple[dict[str, str], str, tuple[bool, bool, bool], tuple[str, ...]]] = {
+    "it does not pause": ({"pause": "refuse 1"}, "--hot", UNCHANGED, (KEPT, "pause_generation answered 400: as asked")),
+    "it takes half of them": ({"update": "half 1"}, "--hot", UNCHANGED, (KEPT, "Please discard the whole weights")),
+    "it takes them, and does not say so": ({"update": "then-drop 1"}, "--hot", UNCHANGED, (KEPT, "broke off")),
+    "it drops a tensor": ({"update": "lose 1"}, "--hot", UNCHANGED, (KEPT, "model.fc.weight")),
+    "it says done, and does nothing": ({"update": "ignore"}, "--hot", UNCHANGED, (KEPT,)),
+    "one rank tells another checksum": ({"check": "lie 2"}, "--hot", UNCHANGED, (KEPT, "1 checksums are not those")),
+    "it does not flush its cache": ({"flush": "refuse 1"}, "--hot", UNCHANGED, (KEPT, "/flush_cache")),
+    "without --hot it restarts": ({"update": "half 1"}, "", RESTARTED, ("it restarts: ", KEPT)),
+    "it takes nothing back": ({"update": "half"}, "--hot", RESTARTED, (TORN, "it could not be taken back")),
+    "it does not go on": ({"continue": "refuse"}, "--hot", RESTARTED, (TORN, "the server does not go on")),
+    "it dies of the weights": ({"update": "die"}, "--hot", RESTARTED, ("it restarts: ",)),
+    "it dies when it goes on": ({"continue": "then-die"}, "", RESTARTED, ("it restarts: ",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_after_a_fault_one_whole_draft_serves(stand: Stand, name: str) -> None:
+    faults, option, became, words = FAULTS[name]
+    before, other = stand.look(), stand.other
+    stand.faults(**faults)
+    with stand.listening():
+        done = stand.run("restart", "profile=fake", "--ckpt", str(stand.drafts[other]), *option.split())
+
+    assert exchanged(before, stand.look()) == became, done.err
+    assert done.code == (7 if became == UNCHANGED else 0), done.err
+    assert [word for word in words if word not in " ".join(done.err.split())] == []
+
+
+def test_a_tensor_that_was_dropped_is_told_of_a_draft_that_was_never_started(stand: Stand, tmp_path: Path) -> None:
+    """No checksums of a cold start are there: each parameter is held against what was sent."""
+    before, draft = stand.look(), marked.draft(tmp_path / "draft", 3.5, 9)
+    stand.faults(update="lose 1")
+    with stand.listening():
+        done = stand.run("restart", "profile=fake", "--ckpt", str(draft), "--hot")
+
+    assert (done.code, KEPT in " ".join(done.err.split()), stand.look()) == (7, True, before), done.err
+
+
+# ---- kills
+
+MOMENTS = ["pause", "update done", "end", "continue"]  # all of them: tests/run/test_handing_over.py
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_with_its_client_at_each_point_the_same_command_puts_it_right(stand: Stand, moment: str) -> None:
+    before, draft = stand.look(), str(stand.drafts[stand.other])
+    with stand.listening():
+        with stand.held(moment, "restart", "profile=fake", "--ckpt", draft) as client:
+            client.kill()
+            client.wait()
+            stand.kill_exchange()
+        stand.passes("restart", "profile=fake", "--ckpt", draft)
+
+    after = stand.look()
+    assert after.accepts != before.accepts
+    assert stand.leftovers() == []
+
+
+@pytest.mark.parametrize("moment", ["pause", "update done"])
+def test_killed_alone_its_client_restarts_the_server(stand: Stand, moment: str) -> None:
+    before, draft = stand.look(), str(stand.drafts[stand.other])
+    with stand.listening(), stand.held(moment, "restart", "profile=fake", "--ckpt", draft) as client:
+        stand.kill_exchange()
+        stand.release()
+        done = ended(client)
+
+    assert done.code == 0, done.err
+    assert TORN in " ".join(done.err.split())
+    assert exchanged(before, stand.look()) == RESTARTED
+    assert stand.leftovers() == []
+
+
+@pytest.mark.parametrize("moment", ["update", "continue done"])
+def test_without_its_client_the_exchange_comes_to_its_end(stand: Stand, moment: str) -> None:
+    before, draft = stand.look(), str(stand.drafts[stand.other])
+    with stand.listening():
+        with stand.held(moment, "restart", "profile=fake", "--ckpt", draft) as client:
+            client.kill()
+            client.wait()
+        until(lambda: not stand.exchanges(), 20, "the end of the exchange")
+    after = stand.look()
+    done = stand.passes("up", "profile=fake", f"draft.path={draft}")
+
+    assert exchanged(before, after) == SWAPPED
+    assert ("launch" in done.err, stand.look()) == (False, after)
+    assert stand.leftovers() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_client_that_is_told_to_end_leaves_one_whole_draft(stand: Stand, number: signal.Signals) -> None:
+    before, draft = stand.look(), str(stand.drafts[stand.other])
+    with stand.listening():
+        with stand.held("update", "restart", "profile=fake", "--ckpt", draft) as client:
+            client.send_signal(number)
+            stand.release()
+            done = ended(client)
+        until(lambda: not stand.exchanges(), 20, "the end of the exchange")
+
+    after = stand.look()
+    assert done.code != 0
+    assert (before.pid, stand.leftovers()) == (after.pid, [])
+    stand.passes("restart", "profile=fake", "--ckpt", draft)
+    assert stand.look().accepts != before.accepts
+
+
+def ended(client: Popen[str]) -> Done:
+    out, err = client.communicate(timeout=60)
+    return Done(client.returncode, out, err)
