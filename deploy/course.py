@@ -62,7 +62,8 @@ def in_place(course: Course, how: Hot) -> Course:
     head = course.remote(course.replica.head)
     head.step = ""  # of several walks the last step of the one before is there yet
     if why:
-        head.emit("noted", f"it restarts: {why}")
+        if swapping.wished(course.replica.head, head.place):
+            head.emit("noted", f"it restarts: {why}")
         return course
     for remote in course.remotes.values():
         remote.place = replace(remote.place, swaps=True)

@@ -73,8 +73,17 @@ def found(profile: Profile, inventory: Inventory, remotes: Mapping[str, Remote])
     facts(path, remotes[name])  # who opens it takes back a repair that broke off
     with TemporaryDirectory(prefix="deploy-fetch-") as folder:
         target = Path(folder, PurePosixPath(path).name)
-        remotes[name].transport.fetch(path, target, timeout=releases.READ_BACK)
+        _fetch(path, target, remotes[name])
         yield Draft(str(target), manifest.of(target))
+
+
+def _fetch(path: str, target: Path, remote: Remote) -> None:
+    """A folder's files, or a file with those that go with it, into the folder `target`."""
+    remote.transport.fetch(path, target, timeout=releases.READ_BACK)
+    if (target / target.name).is_file():
+        for file in _hashed(path, remote).files:
+            beside = str(PurePosixPath(path).with_name(file.path))
+            remote.transport.fetch(beside, target, timeout=releases.READ_BACK)
 
 
 def _hashed(path: str, remote: Remote) -> Manifest:

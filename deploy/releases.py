@@ -18,7 +18,13 @@ READ_BACK = 3600.0  # seconds: a target-sized draft from a slow disk
 ABSENT = 9
 FIND = 'find "$1" -type f -printf "%s %T@ %P\\0"'
 LOOK = f'[ -d "$1" ] || exit {ABSENT}; cat -- "$1.json"; printf "\\0"; {FIND}'
-COPY = '[ -d "$1" ] && set -- "$1/." "$2"; cp -RL --reflink=auto -- "$1" "$2"'  # of a folder, what is in it
+# Of a folder, what is in it; of a file, those that are named on stdin: it and what goes with it.
+COPY = """\
+case $1 in "~/"*) set -- "$HOME/${1#"~/"}" "$2" ;; esac
+[ ! -d "$1" ] || exec cp -RL --reflink=auto -- "$1/." "$2"
+case $1 in */*) cd -- "${1%/*}/" || exit ;; esac
+exec xargs -0 cp -L --reflink=auto -t "$2" --
+"""
 # Makes a run's folder, and clears away what an earlier push left: that of this very draft is gone on with where its
 # release is not there yet, that of any other would lie there for ever.
 BEGIN = """\
@@ -44,7 +50,8 @@ def bring(draft: Draft, folder: str, remote: Remote) -> tuple[str, str]:
     incoming = f"{folder}/.{draft.manifest.short}.{remote.place.machine.id}.incoming"
     remote.change('mkdir -p -- "$1"', incoming)
     if draft.host == remote.host.name:
-        remote.change(COPY, draft.path, incoming, timeout=READ_BACK)
+        names = "\0".join(file.path for file in draft.manifest.files)
+        remote.change(COPY, draft.path, incoming, timeout=READ_BACK, stdin=names.encode(errors="surrogateescape"))
     else:
         _send(draft, incoming, remote)
     seal(draft.manifest, incoming, target, remote, origin=draft.source)

@@ -31,6 +31,12 @@ def against(nodes: Sequence[Node], remotes: Mapping[str, Remote], how: Hot) -> s
     return why
 
 
+def wished(node: Node, place: Place) -> bool:
+    """Whether another draft is to come to a server that lives, so that an exchange may be expected."""
+    running = place.current.node if place.current and place.current.alive else None
+    return bool(running and running.draft and node.draft and running.draft.digest != node.draft.digest)
+
+
 def compared(node: Node, remote: Remote, path: str, where: Remote | None) -> Mapping[str, str]:
     """Hold the draft at `path`, here or on a host, against the served one: {tensor: parameter} of what is handed over.
 

@@ -27,10 +27,9 @@ from stat import S_ISDIR, S_ISREG
 from typing import Any
 
 from deploy.errors import ConfigError, DeployError
-from deploy.host.folder import PICKLES
+from deploy.host.folder import PICKLES, companions
 
 WEIGHTS = (".safetensors", ".gguf")
-BESIDE = (".json", ".jinja", ".model", ".txt")  # config, tokenizer, chat template, merges
 KEPT = ".safetensors.orig"
 REMEMBERED = 10_000  # files in the cache: about 2 MB
 
@@ -180,13 +179,7 @@ def _with_config(path: Path) -> tuple[str, ...]:
         raise ConfigError(f"{path} is one shard of several", remedy=f"name the folder: {path.parent}")
     if not (path.parent / "config.json").is_file():
         raise ConfigError(f"there is no config.json beside {path}", remedy="put the draft's config.json there")
-    # an index would name other weights
-    beside = [
-        entry.name
-        for entry in path.parent.iterdir()
-        if entry.name.endswith(BESIDE) and not entry.name.endswith(".index.json") and entry.name[0] != "."
-    ]
-    return tuple(sorted([path.name, *(name for name in beside if (path.parent / name).is_file())]))
+    return tuple(sorted([path.name, *companions(path)]))
 
 
 def _hashed(root: Path, name: str, known: Known) -> File:

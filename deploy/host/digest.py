@@ -2,8 +2,8 @@
 
 Runs on a host as `python3 -I -c SOURCE FOLDER`, standard library only, Python 3.8 and later. It lists by the rules
 of `deploy/checkpoint/manifest.py`: links are followed, hidden files and kept originals are left out, paths are sorted
-and use `/`. A single file is listed alone. A repair that broke off is taken back first. What goes wrong stands in
-"error", and the exit status is 0: the answer is complete.
+and use `/`. A single file is listed with what goes with it. A repair that broke off is taken back first. What goes
+wrong stands in "error", and the exit status is 0: the answer is complete.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from deploy.host.folder import NoCheckpoint, companions, files
 from deploy.host.journal import RepairError, recover
 
 BLOCK = 1 << 20
@@ -26,15 +27,24 @@ def main() -> None:
     folder = Path(sys.argv[1])
     try:
         folder = folder.expanduser()
-        paths = [folder] if folder.is_file() else list(walk(folder, ()))
+        paths = meant(folder) if folder.is_file() else list(walk(folder, ()))
         root = folder.parent if folder.is_file() else folder
         recover(str(root))
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-            files = list(pool.map(lambda path: digest(path, root), paths))
+            told = list(pool.map(lambda path: digest(path, root), paths))
+    except NoCheckpoint as error:
+        print(json.dumps({"folder": str(folder), "error": error.args[0]}))
+        return
     except (RepairError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: ~ of a user who is not there
         print(json.dumps({"folder": str(folder), "error": str(error)}))
         return
-    print(json.dumps({"folder": str(folder), "files": sorted(files, key=lambda file: str(file["path"]))}))
+    print(json.dumps({"folder": str(folder), "files": sorted(told, key=lambda file: str(file["path"]))}))
+
+
+def meant(path: Path) -> list[Path]:
+    """A `.gguf` with its other parts, or a weights file with its config. NoCheckpoint where it is neither."""
+    root, names = files(path)
+    return [root / name for name in [*names, *(companions(path) if path.suffix == ".safetensors" else ())]]
 
 
 def walk(folder: Path, above: tuple[tuple[int, int], ...]) -> Iterator[Path]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 INDEX = "model.safetensors.index.json"
+BESIDE = (".json", ".jinja", ".model", ".txt")  # config, tokenizer, chat template, merges
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 LEFTOVER = re.compile(r"training_args|optimizer|scheduler|scaler|rng_state")  # of a training run
 
@@ -60,6 +61,12 @@ def files(path: Path) -> tuple[Path, list[str]]:
     if not (path.parent / "config.json").is_file():
         raise NoCheckpoint(f"there is no config.json beside {path}", "", "put the draft's config.json there")
     return path.parent, [path.name]
+
+
+def companions(path: Path) -> list[str]:
+    """The names of the files that go with a weights file; an index would name other weights."""
+    names = [entry.name for entry in os.scandir(path.parent) if _is_file(entry)]
+    return [name for name in names if name.endswith(BESIDE) and not name.endswith(".index.json")]
 
 
 def served(shards: list[str], indexed: set[str]) -> list[str]:

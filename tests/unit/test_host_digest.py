@@ -65,8 +65,25 @@ def test_a_name_that_is_not_unicode_is_told_as_bytes(tmp_path):
     assert manifest.Manifest.from_json(answer(tmp_path)).digest == manifest.of(tmp_path).digest
 
 
-def test_a_single_file_is_listed_alone(tmp_path):
-    assert [file["path"] for file in answer(fill(tmp_path) / "config.json")["files"]] == ["config.json"]
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("a.safetensors", ["config.json", "merges.txt", "tokenizer.json"]),
+        ("a.gguf", []),
+        ("b-00001-of-00002.gguf", ["b-00002-of-00002.gguf"]),
+    ],
+)
+def test_a_single_file_is_listed_with_what_goes_with_it(tmp_path, name, others):
+    for file in (name, *others, "b.safetensors", "model.safetensors.index.json", ".hidden.json", "notes.md"):
+        (tmp_path / file).write_text(file)
+    (tmp_path / "config.json").write_text("{}")
+    there = manifest.Manifest.from_json(answer(tmp_path / name))
+    assert there == manifest.of(tmp_path / name)
+    assert [file.path for file in there.files] == sorted([name, *others])
+
+
+def test_a_single_file_that_is_no_checkpoint_is_told(tmp_path):
+    assert "is not a checkpoint" in answer(fill(tmp_path) / "config.json")["error"]
 
 
 WRONG = [

@@ -154,13 +154,17 @@ def test_a_host_that_was_faster_with_the_same_folder_is_no_trouble(draft, remote
     assert not second.exists()
 
 
-@pytest.mark.parametrize("name", [".", "sub/model.safetensors"])
-def test_a_draft_that_lies_on_the_host_is_copied_there(name, draft, remote, folder):
-    there = str(Path(draft.path, name))
+@pytest.mark.parametrize("of", ["{}", "~/draft", "draft"])
+@pytest.mark.parametrize("name", ["", "/sub/model.safetensors"])
+def test_a_draft_that_lies_on_the_host_is_copied_there(of, name, draft, remote, folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(Path(draft.path).parent))
+    Path(draft.path, "sub/config.json").write_text("{}")
+    there = of.format(draft.path) + name
     lying = Draft(there, releases.digest(there, remote), "here")
     release, _ = releases.bring(lying, str(folder), remote)
     assert {file.path for file in lying.manifest.files} <= content(release).keys()
     assert releases.digest(release, remote) == lying.manifest
+    assert not name or content(release).keys() == {"config.json", "model.safetensors"}
 
 
 def test_the_run_serves_the_release_that_it_is_linked_to(draft, remote, folder):
