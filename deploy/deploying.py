@@ -132,7 +132,7 @@ def _say_what_is_undone(wish: Wish, plan: Plan, options: Options, session: Sessi
         return
     for node in plan.nodes:
         run = session.machines[node.host.name].current(node.deployment)
-        if run is None or not run.alive or not run.manifest or not run.manifest.get("ckpt"):
+        if run is None or not run.alive or run.torn or not run.manifest or not run.manifest.get("ckpt"):
             continue
         undone = run.manifest["ckpt"]
         if run.manifest["wished"] == node.digest:

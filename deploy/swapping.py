@@ -16,6 +16,7 @@ from deploy.state import Place, Run
 
 Hot = Literal["try", "only", "never"]  # in place where it can be; or not at all; a restart in any case
 COLD = "without --hot it is restarted"
+SAME = "the draft is the same, and nothing else can be exchanged"
 
 
 def against(nodes: Sequence[Node], remotes: Mapping[str, Remote], how: Hot) -> str:
@@ -27,7 +28,7 @@ def against(nodes: Sequence[Node], remotes: Mapping[str, Remote], how: Hot) -> s
     why = next(_against(nodes, remote.place, how), "")
     if why and how == "only":
         what = f"{remote.host.name}: its draft cannot be exchanged while it runs: {why}"
-        raise CheckFailed(what, remedy=COLD)
+        raise CheckFailed(what, remedy=f"--ckpt names another one; {COLD}" if why == SAME else COLD)
     return why
 
 
@@ -53,7 +54,7 @@ def compared(node: Node, remote: Remote, path: str, where: Remote | None) -> Map
         raise Unlike(error.what, evidence=error.evidence, remedy=error.remedy) from error
     found = list(dict.fromkeys(line for case in cases for line in hot.obstacles(served, case)))
     if found:
-        what = f"{remote.host.name}: this draft cannot take the place of the one that is served"
+        what = f"{remote.host.name}: this draft cannot take the place of the one that is served, which serves on"
         raise Unlike(what, evidence="\n".join(found), remedy=COLD)
     return hot.sent(cases[0])
 
@@ -69,7 +70,7 @@ def _against(nodes: Sequence[Node], place: Place, how: Hot) -> Iterator[str]:
     if node.draft is None or running.draft is None:
         yield "there is no draft to exchange"
     elif node.draft.digest == running.draft.digest:
-        yield "the draft is the same, and nothing else can be exchanged"
+        yield SAME
     swap = weights.offered(node, place)
     if swap.api is None:  # before what a user could change: of this one nothing helps
         yield swap.why

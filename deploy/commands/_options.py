@@ -68,7 +68,10 @@ def shared(function: F) -> F:
 def exchange(function: F) -> F:
     """--hot and --cold, as `hot`: whether a draft may come into the running server, must, or may not."""
     hot = click.option(
-        "--hot", "insists", is_flag=True, help="Exchange the draft while the server runs, or do nothing."
+        "--hot",
+        "insists",
+        is_flag=True,
+        help="Only exchange the draft while the server runs; refuse what would be a restart.",
     )
     cold = click.option(
         "--cold", "restarts", is_flag=True, help="Restart, though the draft could be exchanged while the server runs."

@@ -182,6 +182,52 @@ def test_a_client_that_is_told_to_end_leaves_one_whole_draft(stand: Stand, numbe
     assert stand.look().accepts != before.accepts
 
 
+def test_a_second_operator_waits_outside(stand: Stand) -> None:
+    before, other = stand.look(), stand.other
+    with stand.held("update", "restart", "profile=fake", "--ckpt", str(stand.drafts[other])) as client:
+        assert stand.project.status()["state"] != "serving"
+        second = stand.run("restart", "profile=fake", "--cold")
+        stand.release()
+        done = ended(client)
+
+    assert (second.code, f"pid {client.pid}" in second.err) == (4, True), second.err
+    assert (done.code, exchanged(before, stand.look())) == (0, SWAPPED)
+
+
+# ---- what is no exchange
+
+DIFFER: dict[str, tuple[marked.Change | None, dict[str, object], str]] = {
+    "a key of its config": (None, {"rope_theta": 20000.0}, "config.json: rope_theta is 20000.0, the served one"),
+    "d2t": (marked.other_d2t, {}, "d2t differs, and the server keeps what it has made of it at its start"),
+    "shapes": (marked.thinner, {"intermediate_size": 128}, "midlayer.mlp.down_proj.weight is F32 [128, 128]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIFFER)
+def test_a_draft_of_another_build_restarts_and_says_which(stand: Stand, tmp_path: Path, name: str) -> None:
+    change, keys, words = DIFFER[name]
+    before = stand.look()
+    draft = marked.draft(tmp_path / "draft", stand.other, 7, change=change, **keys)
+    only = stand.run("restart", "profile=fake", "--ckpt", str(draft), "--hot")
+    assert (only.code, stand.look()) == (5, before), only.err
+    done = stand.passes("restart", "profile=fake", "--ckpt", str(draft))
+
+    assert [said.err for said in (only, done) if words not in " ".join(said.err.split())] == []
+    assert exchanged(before, stand.look()) == RESTARTED
+    stand.passes("restart", "profile=fake", "--ckpt", str(stand.drafts[2.5]))
+
+
+def test_cold_restarts_and_other_flags_restart(stand: Stand) -> None:
+    before = stand.look()
+    stand.restart("--cold")
+    cold = stand.look()
+    done = stand.restart("args.max-running-requests=32")
+
+    assert exchanged(before, cold) == RESTARTED
+    assert exchanged(cold, stand.look()) == RESTARTED
+    assert "it restarts: more than the draft differs: " in done.err
+
+
 def ended(client: Popen[str]) -> Done:
     out, err = client.communicate(timeout=60)
     return Done(client.returncode, out, err)
