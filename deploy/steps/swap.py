@@ -25,7 +25,11 @@ TELLING = (
     "shared.json",
 )
 SHARE = 'cd -- "$1" || exit 1; from=$2; shift 2; for name; do ln -sfn -- "$from/$name" "$name" || exit 1; done'
-UNSHARE = 'cd -- "$1" || exit 1; shift; for name; do [ ! -L "$name" ] || rm -f -- "$name" || exit 1; done'
+UNSHARE = """\
+cd -- "$1" && rm -f -- "$2" || exit 1
+shift 2
+for name; do [ ! -L "$name" ] || rm -f -- "$name" || exit 1; done
+"""
 GRACE, GLANCE = 2.0, 0.25  # seconds for one that dies of it to end, and between two looks
 PATIENCE = 120.0  # seconds for what does not grow with the draft
 SLOWEST = 20e6  # bytes a second: from a cold disk, through shared memory, and back again if it fails
@@ -46,7 +50,7 @@ def swap(node: Node, remote: Remote) -> str:
     try:
         answer = _exchanged(node, remote, current, sent)
     except NotSwapped:
-        remote.change(UNSHARE, place.folder, *TELLING)  # what is launched in this folder has its own
+        remote.change(UNSHARE, place.folder, weights.NAME, *TELLING)  # what is launched in this folder has its own
         raise
     launched, told = current.server.rpartition("/")[2], {name: answer.get(name) for name in ("bytes", "seconds", "why")}
     remote.say("", swap={"server": launched, "instead": current.id, **told})
