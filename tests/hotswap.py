@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
 import http.server
@@ -21,6 +22,7 @@ from deploy import host
 from deploy.engines._sglang_swap import API
 from deploy.environments import Installed
 from deploy.host.header import read
+from deploy.host.swap_shm import pieces, weights
 from tests.commands import COMMANDS, written
 from tests.launches import READY, Running
 from tests.project import ROOT, TELLING, free_port, until
@@ -134,6 +136,16 @@ class Server:
         """Shared memory of the programs that is there now."""
         names = [path.name for path in Path("/dev/shm").iterdir()]
         return [name for name in names if name.startswith(tuple(f"torch_{pid}_" for pid in self.programs))]
+
+    def load(self, draft: Path) -> None:
+        """A draft, whatever is loaded, and without any proof."""
+        assert self.post("/begin_weight_update", {"selector": "draft"})[0] == 200
+        for piece in pieces(weights(str(draft), sent(draft)), 1 << 30):
+            with piece.handed(f"torch_{os.getpid()}_{self.port}_0") as pickled:
+                given = {"serialized_named_tensors": [base64.b64encode(pickled).decode()] * self.ranks}
+                asked = {**given, "selector": "draft", "flush_cache": True}
+                assert self.post("/update_weights_from_tensor", asked)[0] == 200
+        assert self.post("/end_weight_update")[0] == 200
 
     def mend(self) -> None:
         """Have it go on after a hand-over that broke off; what is loaded may be anything."""

@@ -158,7 +158,7 @@ def test_two_ranks(tmp_path: Path, drafts: Drafts) -> None:
         assert {name.rpartition("@")[2] for name in cold} == {"0", "1"}
         for draft, before in (("good", "dead"), ("other", "good"), ("dead", "other")):
             told = server.swap(drafts[draft], drafts[before], **SMALL)
-            assert (told["outcome"], told["why"]) == ("swapped", "")
+            assert (told["outcome"], told["why"]) == ("swapped", ""), told
             length = server.measured()[1]
             assert LENGTHS[draft][0] <= length <= LENGTHS[draft][1], (draft, length)
         assert told["checksums"] == cold
