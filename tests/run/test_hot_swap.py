@@ -92,7 +92,16 @@ FAULTS: dict[str, tuple[dict[str, str], str, tuple[bool, bool, bool], tuple[str,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FAULTS)
+# What the program does of these is in CI by itself (tests/run/test_handing_over.py).
+SELDOM = (
+    "it does not pause",
+    "it says done, and does nothing",
+    "one rank tells another checksum",
+    "it does not flush its cache",
+)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.full] * (name in SELDOM)) for name in FAULTS])
 def test_after_a_fault_one_whole_draft_serves(stand: Stand, name: str) -> None:
     faults, option, became, words = FAULTS[name]
     before, other = stand.look(), stand.other
@@ -117,7 +126,12 @@ def test_a_tensor_that_was_dropped_is_told_of_a_draft_that_was_never_started(sta
 
 # ---- kills
 
-MOMENTS = ["pause", "update done", "end", "continue"]  # all of them: tests/run/test_handing_over.py
+MOMENTS = [
+    "pause",
+    "update done",
+    pytest.param("end", marks=pytest.mark.full),
+    "continue",
+]  # all of them: tests/run/test_handing_over.py
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
