@@ -91,7 +91,8 @@ def test_the_baseline_is_kept_and_what_ran_is_back(project: Project) -> None:
     assert found["quality"]["differ"] == found["quality"]["compared"] > 0
     assert "are answered otherwise than without it" in again.err
     gates = {gate["name"]: gate["holds"] for gate in again.json["verdict"]["gates"]}
-    assert gates == {"accept_length": True, "speedup": True, "differences": False}
+    assert gates.pop("speedup") is not False, "one that has failed ends the measuring: the noise may hide it yet"
+    assert gates == {"accept_length": True, "differences": False}
     other = project.run("bench", "--prompts", "code", "--rounds", "2")
     assert "was asked otherwise: no speed-up; deploy bench --baseline with" in other.err, "why there is no speed-up"
 
