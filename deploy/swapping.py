@@ -54,8 +54,8 @@ def compared(node: Node, remote: Remote, path: str, where: Remote | None) -> Map
         raise Unlike(error.what, evidence=error.evidence, remedy=error.remedy) from error
     found = list(dict.fromkeys(line for case in cases for line in hot.obstacles(served, case)))
     if found:
-        what = f"{remote.host.name}: this draft cannot take the place of the one that is served, which serves on"
-        raise Unlike(what, evidence="\n".join(found), remedy=COLD)
+        what = f"{remote.host.name}: this draft cannot take the place of the one that is served"
+        raise Unlike(what, evidence="\n".join(found), remedy=f"that one serves on; {COLD}")
     return hot.sent(cases[0])
 
 
