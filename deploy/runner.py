@@ -10,15 +10,7 @@ from contextlib import suppress
 
 from deploy import death, evidence, hooks, rollback
 from deploy.course import Course, Failure, in_place, restarting, where
-from deploy.errors import (
-    DeployError,
-    Interrupted,
-    LaunchFailed,
-    Locked,
-    NotReady,
-    SmokeFailed,
-    Unreachable,
-)
+from deploy.errors import DeployError, Interrupted, LaunchFailed, Locked, NotReady, SmokeFailed, Unreachable
 from deploy.events import GONE_BACK
 from deploy.plan import Node
 from deploy.recipe import BACK, PROVE, ROLLBACK, Step, taken

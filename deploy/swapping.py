@@ -49,7 +49,7 @@ def compared(node: Node, remote: Remote, path: str, where: Remote | None) -> Map
         raise RuntimeError("no draft is served")
     try:
         served = drafts.facts(f"{current.folder}/{running.draft.served}", remote)
-        cases, _ = ckpt.cases(node, remote, path, where)
+        cases, _ = ckpt.cases(node, remote, path, where, values=False)
     except ConfigError as error:
         raise Unlike(error.what, evidence=error.evidence, remedy=error.remedy) from error
     found = list(dict.fromkeys(line for case in cases for line in hot.obstacles(served, case)))

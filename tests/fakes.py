@@ -12,11 +12,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from tests.project import PATIENCE
+from tests.project import PATIENCE, until
 
 TESTS = Path(__file__).parent
 READY = "The server is fired up and ready to roll!"
@@ -76,14 +75,6 @@ class Server:
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as there:
         return there.getsockname()[1]
-
-
-def until(look, seconds=PATIENCE):
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
-    return found
 
 
 def cmdlines():

@@ -48,11 +48,14 @@ def judged(node: Node, remote: Remote, path: str, where: Remote | None) -> list[
     return [replace(f, evidence=by) if f.verdict == "PASS" and by else f for f in found]
 
 
-def cases(node: Node, remote: Remote, path: str, where: Remote | None) -> tuple[list[rules.Case], str]:
+def cases(
+    node: Node, remote: Remote, path: str, where: Remote | None, *, values: bool = True
+) -> tuple[list[rules.Case], str]:
     """What the rules judge: the draft at `path`, here or on a host, for each version that may serve it; and who said
-    where its tensors land. ConfigError where there is no draft.
+    where its tensors land. Without `values`, what is asked of its weights is not read. ConfigError where there is no
+    draft.
     """
-    return _cases(node, remote, drafts.facts(path, where, values=True))
+    return _cases(node, remote, drafts.facts(path, where, values=values))
 
 
 def _cases(node: Node, remote: Remote, draft: Facts) -> tuple[list[rules.Case], str]:

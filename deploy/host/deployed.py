@@ -14,6 +14,8 @@ import stat
 import time
 from typing import Any
 
+from deploy.host.swap_left import MARKER
+
 Answer = dict[str, Any]
 Served = dict[str, list[str]]
 
@@ -89,7 +91,7 @@ def run(folder: str, served: Served) -> Answer:
         "stopped": text(folder, "stopped"),
         "left": sum(pid != identity[0] for pid in served.get(launched, [])),
         "server": launched,
-        "torn": os.path.lexists(os.path.join(launched, "swap.json")),
+        "torn": os.path.lexists(os.path.join(launched, MARKER)),
     }
 
 

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import sys
 from typing import Any
 
 from deploy.host.processes import table
+from deploy.host.swap_left import MARKER, pieces_left
 
 
 def launchers(runs: str) -> list[list[str]]:
@@ -48,9 +48,8 @@ def shared(folder: str) -> dict[str, Any]:
 def handed(folder: str) -> list[Any]:
     """What a hand-over of weights that broke off has left in shared memory: its mark says how its pieces are called."""
     try:
-        with open(os.path.join(folder, "swap.json"), encoding="utf-8") as file:
-            prefix = str(json.load(file)["shm"])
-        pieces = glob.glob(os.path.join("/dev/shm", glob.escape(prefix) + "*")) if prefix.startswith("torch_") else []
+        with open(os.path.join(folder, MARKER), encoding="utf-8") as file:
+            pieces = pieces_left(str(json.load(file)["shm"]))
         found = [(os.lstat(path), path) for path in pieces]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return []

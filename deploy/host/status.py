@@ -21,6 +21,7 @@ from typing import Any, Callable  # noqa: UP035 - Python 3.8
 from deploy.host.deployed import Answer, Served, marks, seen
 from deploy.host.family import Member, everyone, offspring
 from deploy.host.sockets import open_sockets, parse_table
+from deploy.host.swap_left import MARKER
 
 PATIENCE = 5.0  # seconds for a server's answer
 SHORT = 2.0  # and for its metrics
@@ -30,7 +31,7 @@ LOG = 256 << 10  # bytes of the log's end
 LINES = 200  # that are told of each, the last ones
 API_KEY = "api-key"  # the flag of the secret that a request must carry
 # Whose time tells when that was, the first that is there: of a run that had no start of its own, of its draft's coming.
-FILES = {"exit": ["exit"], "stopped": ["stopped"], "ready_at": ["phases.json"], "torn_at": ["swap.json"]}
+FILES = {"exit": ["exit"], "stopped": ["stopped"], "ready_at": ["phases.json"], "torn_at": [MARKER]}
 EXCHANGED = {**FILES, "ready_at": ["weights.json", "phases.json"]}
 
 
@@ -117,7 +118,7 @@ def times(run: Answer) -> Answer:
     for name, files in (FILES if run["server"] == run["folder"] else EXCHANGED).items():
         for file in files:
             with contextlib.suppress(OSError):
-                folder = run["server" if file == "swap.json" else "folder"]
+                folder = run["server" if file == MARKER else "folder"]
                 found.setdefault(name, os.stat(os.path.join(folder, file)).st_mtime)
     return found
 

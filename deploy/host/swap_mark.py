@@ -15,7 +15,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-MARKER = "swap.json"
+from deploy.host.swap_left import MARKER
+
 ENDS = 2.0  # seconds that who had the lock may take from the end of its token to that of its lock (lease.py: end)
 
 

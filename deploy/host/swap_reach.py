@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from deploy.host.family import everyone, offspring
-from deploy.host.swap_shm import SHM
+from deploy.host.swap_left import SHM
 
 TEMPORARY = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")  # the first that is set, as c10/util/tempfile.cpp looks
 # torch copies the path of its manager's socket without a look at its length (libshm/socket.h): 108 bytes (unix(7)).

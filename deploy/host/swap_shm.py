@@ -8,7 +8,6 @@ never does: we remove it. Until it is handed over a file has no name, so that it
 from __future__ import annotations
 
 import contextlib
-import glob
 import mmap
 import os
 import struct
@@ -18,9 +17,9 @@ from typing import NamedTuple
 
 from deploy.host.folder import INDEX, NoCheckpoint, files, read_json, served
 from deploy.host.header import HeaderError, opened, read
+from deploy.host.swap_left import SHM, pieces_left
 from deploy.host.swap_pickle import TORCH, Placed, pickled
 
-SHM = "/dev/shm"
 AHEAD = 64  # bytes before the data, and what each tensor's place is a multiple of (map_alloc_alignment)
 COUNT = 1 << 30
 PIECE = 512 << 20  # bytes of tensors; one that is larger goes alone
@@ -114,10 +113,9 @@ def room() -> int:
 
 def sweep(prefix: str) -> None:
     """Remove what a hand-over that was killed left in shared memory: one piece at most."""
-    if prefix.startswith("torch_") and "/" not in prefix:
-        for path in glob.glob(os.path.join(SHM, glob.escape(prefix) + "*")):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+    for path in pieces_left(prefix):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
 
 
 class Piece:

@@ -72,8 +72,7 @@ def _exchanged(node: Node, remote: Remote, current: Run, sent: Mapping[str, str]
         case "swapped":
             return answer
         case "kept":
-            what = f"{name}: the draft was not exchanged; the old one serves on"
-            raise NotSwapped(what, evidence=answer["why"], remedy=swapping.COLD)
+            raise _kept(name, answer["why"])
         case "lapsed":
             what = f"{name}: our lease lapsed while the draft was exchanged, and somebody else may act on the host now"
             raise Locked(what, evidence=answer["why"], remedy="run the command again")
@@ -86,9 +85,12 @@ def _broken_off(node: Node, remote: Remote, current: Run, error: RemoteFailed) -
     if now and now.id == place.run and not now.torn:
         return {"outcome": "swapped", "why": f"its answer was lost: {error.what}"}
     if now and now.id == current.id and not now.torn:
-        what = f"{remote.host.name}: the draft was not exchanged; the old one serves on"
-        raise NotSwapped(what, evidence=str(error), remedy=swapping.COLD) from error
+        raise _kept(remote.host.name, str(error)) from error
     raise _torn(node, remote, current, str(error)) from error
+
+
+def _kept(name: str, why: str) -> NotSwapped:
+    return NotSwapped(f"{name}: the draft was not exchanged; the old one serves on", evidence=why, remedy=swapping.COLD)
 
 
 def _torn(node: Node, remote: Remote, current: Run, why: str) -> NotSwapped:

@@ -18,7 +18,7 @@ import pytest
 from deploy import facts, host
 from deploy.facts import disks, interpreter, processes, sockets
 from deploy.host.patient import Patience
-from tests.project import PATIENCE
+from tests.project import until
 
 FAKE = str(Path(__file__).parents[1] / "fake_server.py")
 
@@ -35,15 +35,6 @@ class Here(facts.Asks):
     def python(self, source, *args, timeout=30.0):
         done = subprocess.run([*self.words, source, *args], capture_output=True, check=True, timeout=timeout)
         return json.loads(done.stdout)
-
-
-def until(look, seconds=PATIENCE):
-    """What `look` answers once it is true."""
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
-    return found
 
 
 def by_pid(pid):

@@ -14,8 +14,8 @@ import time
 import pytest
 
 from tests import fakes
-from tests.fakes import READY, children_of, cmdlines, until
-from tests.project import PATIENCE
+from tests.fakes import READY, children_of, cmdlines
+from tests.project import PATIENCE, until
 
 PREFIX = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: TP\d+)?\] ")
 # The phases' marks, as the facts sheet of SGLang has them

@@ -15,8 +15,8 @@ import pytest
 
 from deploy.host import header, swap_shm
 from tests import fakes, marked
-from tests.fakes import READY, until
-from tests.project import EXAMPLES
+from tests.fakes import READY
+from tests.project import EXAMPLES, until
 
 DRAFT = {"selector": "draft"}
 NEW = "0.5.23"
