@@ -44,7 +44,10 @@ venv.create(folder / "venv", symlinks=True)
 (site,) = (folder / "venv/lib").glob("python*/site-packages")
 (site / "sglang").mkdir()
 (site / "sglang/__init__.py").touch()
-(site / "sglang/launch_server.py").write_text(f"import runpy; runpy.run_path({fake!r}, run_name='__main__')")
+(site / "sglang/launch_server.py").write_text(
+    f"import runpy, sys; sys.path.insert(0, {str(Path(fake).parent)!r}); "
+    f"runpy.run_path({fake!r}, run_name='__main__')"
+)
 (site / "sglang-0.5.23.dist-info").mkdir()
 (site / "sglang-0.5.23.dist-info/METADATA").write_text("Metadata-Version: 2.1\\nName: sglang\\nVersion: 0.5.23\\n")
 for name in ("target", "draft"):

@@ -13,6 +13,7 @@ from deploy.host import identity as program
 from deploy.host.processes import parse_variables
 from deploy.inventory import Host
 from deploy.profile import Profile
+from deploy.state import Machine, Place
 
 RUN = "/w/it/runs/r1"
 
@@ -41,7 +42,7 @@ def seen(told: dict[str, Any]) -> tuple[list[int], str]:
     """The pids that serve, and what is told of them: findings, or the error with its exit code."""
     fields = {"name": "it", "engine": "command", "hosts": "here", "model": "/m", "args": {"argv": ["x"]}}
     node = plan.make({Host.model_validate({"name": "here"}): Profile.model_validate(fields)}, None, None).nodes[0]
-    place = SimpleNamespace(folder=RUN, runs="/w/it/runs", run="r1")
+    place = Place(Machine("m1", "here", "me", "/home/me", "/w", "/w", {}), "it", "r1")
     remote = SimpleNamespace(python=lambda *_, **__: told, host=SimpleNamespace(name="here"), place=place)
     try:
         serving = identity.look(node, cast("Any", remote))

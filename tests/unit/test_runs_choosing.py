@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime, timedelta
 
 import pytest
@@ -22,7 +23,7 @@ def project(tmp_path):
     """An old run, a bad one of another draft, and a new one of two hosts."""
     (tmp_path / "inventory.yaml").write_text("hosts: {}\n")
     (tmp_path / "runs").mkdir()
-    at = NOW.timestamp()
+    at = time.time()
     recorded.run(tmp_path / "runs" / OLD, measurements.healthy(), at=at - 40 * 3600)
     recorded.run(tmp_path / "runs" / BAD, measurements.dead(), recorded.node("c3d4"), exit_code=9, at=at - 7200)
     both = recorded.node(), recorded.node(host={"name": "gpu12"})
