@@ -25,8 +25,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from deploy import looking, standing
+from deploy import looking
 from deploy.facts import About
+from deploy.status import standing
 from tests import fleet
 from tests.fleet import TestHost
 from tests.project import ROOT, Project

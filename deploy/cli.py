@@ -113,7 +113,7 @@ RUNS = frozenset({"up", "restart", "try", "smoke", "bench", "down", "rollback", 
 def main() -> None:
     """Run the command line, and leave with its exit code."""
     if os.environ.get("_DEPLOY_COMPLETE"):
-        from deploy import shells
+        from deploy.completion import shells
 
         sys.exit(shells.answer(deploy))
     # hundreds of modules are made, and nothing of them is garbage: looking for it is a tenth of a short command

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from deploy import host, project, releases
+from deploy import host, project
 from deploy.checkpoint import manifest
 from deploy.config import guarded
+from deploy.deployment import releases
 from deploy.errors import ConfigError, DeployError, TimedOut
 from deploy.plan import Draft, Node
 from deploy.profile import Hook

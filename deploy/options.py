@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deploy import scrub
+from deploy.text import scrub
 
 if TYPE_CHECKING:
     from deploy.render import Output

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from deploy import engines, words
+from deploy import engines
 from deploy.checkpoint.manifest import Manifest
 from deploy.config.gates import RENAMED
 from deploy.engines import _ports
@@ -17,7 +17,8 @@ from deploy.engines._ports import Said
 from deploy.errors import ConfigError
 from deploy.inventory import Host
 from deploy.profile import Profile
-from deploy.words import HomePath, RunPath, Word
+from deploy.text import words
+from deploy.text.words import HomePath, RunPath, Word
 
 PLACES = {RunPath: "run", HomePath: "home"}  # how a manifest names them
 

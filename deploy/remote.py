@@ -15,13 +15,13 @@ from deploy.engines._log import Signature
 from deploy.errors import Interrupted, Locked, NoPython, RemoteFailed
 from deploy.events import Event, Kind
 from deploy.inventory import Host
-from deploy.lease import Lease
+from deploy.locking.lease import Lease
 from deploy.transport import Configuration, Process, Transport
 from deploy.transport.http import HttpReply, HttpStream, request, stream
 
 if TYPE_CHECKING:
     from deploy.checks import Case
-    from deploy.state import Place
+    from deploy.deployment.state import Place
 
 FENCED = 97
 SHORT, LONG = 4 << 20, 64 << 20  # bytes of output that are kept: of any program, and of one that answers in JSON

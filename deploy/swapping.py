@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from deploy import compare, drafts, weights
 from deploy.checkpoint import hot
 from deploy.checks import ckpt
+from deploy.deployment import compare, drafts, weights
+from deploy.deployment.state import Place, Run
 from deploy.errors import CheckFailed, ConfigError, Unlike
 from deploy.plan import Node
 from deploy.remote import Remote
-from deploy.state import Place, Run
 
 Hot = Literal["try", "only", "never"]  # in place where it can be; or not at all; a restart in any case
 COLD = "without --hot it is restarted"

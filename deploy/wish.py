@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy import drafts, environments, failures, hooks, loads, plan, prompts, registry, settings
+from deploy import environments, hooks, loads, plan, prompts, registry, settings
 from deploy.checkpoint import manifest
+from deploy.deployment import drafts
 from deploy.engines._log import Signature
 from deploy.errors import ConfigError
 from deploy.inventory import Host, Inventory
+from deploy.logs import failures
 from deploy.options import Options, environ
 from deploy.plan import Draft, Installed, Plan
 from deploy.profile import Profile

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy import plan
+from deploy.deployment.state import Machine, Place
 from deploy.events import Event
 from deploy.inventory import Host
 from deploy.loads import Round
@@ -14,7 +15,6 @@ from deploy.measuring.prompts import Prompt
 from deploy.plan import Node
 from deploy.profile import Profile
 from deploy.remote import Remote
-from deploy.state import Machine, Place
 from deploy.transport.local import LocalTransport
 
 

@@ -20,7 +20,7 @@ from deploy.checkpoint.trace import How, Landing, Trace
 from deploy.errors import RemoteFailed
 from deploy.host import ask_engine
 from deploy.host.loader_record import HALVES
-from deploy.legible import one_line
+from deploy.text.legible import one_line
 
 PATIENCE = 120.0  # seconds: a cold disk, a busy machine, an import of 10 000 files
 BEYOND = 45.0  # seconds more for the way there and for the fingerprint

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from deploy import visible
 from deploy.checks import Case
 from deploy.config.nccl import Nccl
 from deploy.config.nccl_words import PREFIX, reads
@@ -18,6 +17,7 @@ from deploy.facts.network import Network
 from deploy.facts.rdma import Rdma
 from deploy.facts.topology import Topology
 from deploy.findings import Finding, Verdict
+from deploy.ownership import visible
 from deploy.plan import Node
 
 TOPIC = "nccl"

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from deploy import drafts
 from deploy.checkpoint import exact, rules, versions
 from deploy.checkpoint.config import is_eagle3
 from deploy.checkpoint.facts import Facts
 from deploy.checkpoint.rules import Serving, Target
 from deploy.checkpoint.trace import Trace
 from deploy.checks import Case
+from deploy.deployment import drafts
 from deploy.errors import ConfigError
 from deploy.findings import Finding
 from deploy.plan import Node

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deploy import visible
 from deploy.checks import Case
 from deploy.facts import gpu_health, gpus, interpreter
 from deploy.findings import Finding, Verdict
+from deploy.ownership import visible
 
 # {compute capability's first number: the first CUDA that builds for it}
 FIRST = {9: (11, 8), 10: (12, 8), 12: (12, 8)}

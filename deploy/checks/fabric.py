@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from deploy import visible
 from deploy.checks import Case
 from deploy.checks._gpu_rules import lines, named
 from deploy.checks._words import counted
@@ -16,6 +15,7 @@ from deploy.facts.fabric import Fabric
 from deploy.facts.gpu_health import Health
 from deploy.facts.topology import Links, Topology
 from deploy.findings import Finding
+from deploy.ownership import visible
 
 SERVICE = "nvidia-fabricmanager"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from deploy import visible
 from deploy.checks import Case, _gpu_rules, _xids
 from deploy.checks._words import counted
 from deploy.facts import gpu_health, gpus, kernel
@@ -12,7 +11,8 @@ from deploy.facts.gpu_health import Health
 from deploy.facts.gpus import Gpu, Gpus
 from deploy.facts.kernel import Kernel
 from deploy.findings import Finding
-from deploy.visible import Taken
+from deploy.ownership import visible
+from deploy.ownership.visible import Taken
 
 MISSING = "look for the others in lspci, and at dmesg for Xid 79"
 HANGS = "the driver hangs: look at dmesg for Xid lines and for nvidia-smi in state D; it mostly takes a reboot"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from deploy import leftovers
 from deploy.checks import Case
 from deploy.facts import leftovers as facts
 from deploy.facts import processes
 from deploy.facts.processes import Process, Processes
 from deploy.findings import Finding
-from deploy.leftovers import Fate
+from deploy.ownership import leftovers
+from deploy.ownership.leftovers import Fate
 
 TOLD = 5  # paths that are named, the largest first
 MUCH = 16 << 20  # bytes; a container often has 64 MiB of /dev/shm in all

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from deploy import foreign, theirs
 from deploy.checks import Case
 from deploy.engines import _ports
 from deploy.engines._ports import Port
 from deploy.facts import ephemeral, processes
 from deploy.facts.ephemeral import Ephemeral
 from deploy.findings import Finding
-from deploy.foreign import Holder
-from deploy.owned import owned
+from deploy.ownership import foreign, theirs
+from deploy.ownership.foreign import Holder
+from deploy.ownership.owned import owned
 
 
 def check(case: Case) -> Iterator[Finding]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deploy import compare, secret
 from deploy.checks import Case
+from deploy.deployment import compare, secret
 from deploy.errors import ConfigError
 from deploy.findings import Finding
 

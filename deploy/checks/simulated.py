@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deploy import simulating
 from deploy.checks import Case
 from deploy.findings import Finding
+from deploy.server import simulating
 
 
 def check(case: Case) -> Iterator[Finding]:

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from deploy import visible
 from deploy.checks import Case
 from deploy.engines._ports import Said
 from deploy.facts import gpus, interpreter
 from deploy.findings import Finding, Verdict
+from deploy.ownership import visible
 
 MAJOR = "12."
 READ = tuple(map(Version, ("0.5.8", "0.5.12.post1", "0.5.18", "0.5.23")))

@@ -16,8 +16,8 @@ from deploy.checkpoint import facts as files
 from deploy.checkpoint.facts import Facts
 from deploy.errors import ConfigError
 from deploy.host import outline as outlines
-from deploy.legible import one_line
 from deploy.options import Options
+from deploy.text.legible import one_line
 
 if TYPE_CHECKING:
     from deploy.remote import Remote
@@ -34,7 +34,7 @@ class Where:
         """What its files say; `ask` as in `checkpoint.facts.read`. ConfigError where there is nothing."""
         if self.remote is None:
             return files.read(Path(self.path), **ask)
-        from deploy import drafts
+        from deploy.deployment import drafts
 
         return drafts.facts(self.path, self.remote, **ask)
 
@@ -42,7 +42,7 @@ class Where:
         """What tensors it has, folded, by `deploy/host/outline.py`. ConfigError where there is nothing."""
         if self.remote is None:
             return files.found(outlines.outline(self.path))
-        from deploy import drafts
+        from deploy.deployment import drafts
 
         return drafts.outline(self.path, self.remote)
 
@@ -59,9 +59,10 @@ def opened(paths: Sequence[str], options: Options, command: str, *, locked: bool
     if not any(":" in path for path in paths):
         yield [Where(path) for path in paths]
         return
-    from deploy import drafts, inventory
+    from deploy import inventory
+    from deploy.deployment import drafts
     from deploy.project import home
-    from deploy.session import Session
+    from deploy.walk.session import Session
 
     known = inventory.load(home(options).inventory)
     split = [drafts.split(path, known) for path in paths]

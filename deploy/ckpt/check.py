@@ -20,8 +20,8 @@ from deploy.errors import ConfigError
 from deploy.facts import interpreter
 from deploy.findings import Finding
 from deploy.host.interpreter import ask
-from deploy.legible import one_line
 from deploy.options import Options
+from deploy.text.legible import one_line
 
 COLOURS = {"PASS": "green", "WARN": "yellow", "FAIL": "red", "UNKNOWN": "magenta"}
 WORST = ("FAIL", "UNKNOWN", "WARN", "PASS")  # what is told first

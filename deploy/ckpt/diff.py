@@ -13,8 +13,8 @@ from deploy.checkpoint import diff
 from deploy.checkpoint.diff import Difference
 from deploy.checkpoint.facts import Facts
 from deploy.ckpt import Where, document, opened
-from deploy.legible import one_line
 from deploy.options import Options
+from deploy.text.legible import one_line
 
 COLOURS = {"removed": "red", "added": "green", "not compared": "magenta"}
 ROWS = 200  # of one kind, as text

@@ -12,18 +12,19 @@ from typing import Any
 
 import click
 
-from deploy import host, releases, state
+from deploy import host
 from deploy.checkpoint import repair, rules, verdict, versions
 from deploy.checkpoint.facts import Facts
 from deploy.checkpoint.rules import Serving, Target
 from deploy.ckpt import Where, document, opened
+from deploy.deployment import releases, state
 from deploy.errors import CheckFailed, ConfigError
 from deploy.host import remedy
 from deploy.host import repair as program
 from deploy.host.remedy import Plan
-from deploy.legible import clean, one_line
 from deploy.options import Options
 from deploy.remote import Remote
+from deploy.text.legible import clean, one_line
 
 SHOWN, LONG = 60, 70  # rows of a plan, and characters of a cell; --json has all
 

@@ -11,8 +11,8 @@ import click
 
 from deploy.checkpoint.facts import Facts
 from deploy.ckpt import document, opened
-from deploy.legible import one_line
 from deploy.options import Options
+from deploy.text.legible import one_line
 
 Row = list[Any]  # as in deploy/host/outline.py: name, dtype, shape, tensors, bytes, first file, number of files
 HEADS = ("tensor", "dtype", "shape", "bytes", "file")

@@ -124,10 +124,10 @@ def takes(words: str) -> Callable[[F], F]:
 
 
 def later(name: str) -> Callable[[click.Context, click.Parameter, str], Any]:
-    """A completion of `deploy/completing.py`, which is imported only when a shell asks."""
+    """A completion of `deploy/completion/completing.py`, which is imported only when a shell asks."""
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Any:
-        from deploy import completing
+        from deploy.completion import completing
 
         return getattr(completing, name)(ctx, parameter, incomplete)
 

@@ -14,10 +14,10 @@ from deploy.errors import ConfigError, Interrupted, NotReady, SmokeFailed
 from deploy.options import Options
 
 if TYPE_CHECKING:
-    from deploy.answer import Answer
     from deploy.engines import Question
     from deploy.plan import Node
     from deploy.remote import Remote
+    from deploy.server.answer import Answer
 
 LONGEST = 24 * 3600.0  # seconds
 
@@ -42,9 +42,11 @@ def ask(options: Options, system: str, max_tokens: int, temperature: float, time
     """
     import json
 
-    from deploy import answer, running, walking
-    from deploy.session import Session
-    from deploy.state import TORN
+    from deploy.deployment.state import TORN
+    from deploy.operations import running
+    from deploy.server import answer
+    from deploy.walk import walking
+    from deploy.walk.session import Session
 
     prompt, words = _split(options.words)
     options = replace(options, words=words)
@@ -86,8 +88,8 @@ def _split(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
 
 def _answer(told: Answer, asked: Question, node: Node, remote: Remote, silence: float, *, quiet: bool) -> None:
     """Hear the whole answer, and show it as it comes. SmokeFailed where nothing is said."""
-    from deploy import asking
     from deploy.render import Speech
+    from deploy.server import asking
 
     speech = Speech(sys.stdout, sys.stderr)
     chunks = asking.stream(asked, node, remote, silence=silence)

@@ -32,8 +32,8 @@ def bench(options: Options, *, baseline: bool, **said: str | int | None) -> int:
       deploy bench profile=kimi-eagle3 --prompts mine.jsonl bench.max_tokens=256 --json
       deploy bench --baseline
     """
-    from deploy import benchmarking
-    from deploy.session import Session
+    from deploy.operations import benchmarking
+    from deploy.walk.session import Session
 
     options = benchmarking.worded(options, said)
     with Session(options.command("bench", *(["--baseline"] if baseline else []))) as session:

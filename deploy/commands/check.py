@@ -28,8 +28,9 @@ def check(options: Options, deep: str) -> int:
       deploy check profile=kimi-eagle3 draft.path=new/
       deploy check profile=kimi-eagle3 --deep disk,links,nccl
     """
-    from deploy import checking, inventory, probes, project, running, wish
-    from deploy.session import Session
+    from deploy import inventory, probes, project, wish
+    from deploy.operations import checking, running
+    from deploy.walk.session import Session
 
     wanted = probes.named(deep)
     with Session(options.command("check")) as session:

@@ -17,6 +17,6 @@ def completion(shell: str) -> None:
       echo 'eval "$(deploy completion zsh)"' >> ~/.zshrc        after compinit
       deploy completion fish > ~/.config/fish/completions/deploy.fish
     """
-    from deploy import shells
+    from deploy.completion import shells
 
     click.echo(shells.script(shell, click.get_current_context().find_root().command), nl=False)

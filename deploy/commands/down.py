@@ -23,9 +23,11 @@ def down(options: Options) -> int:
       deploy down
       deploy down profile=kimi-eagle3 --hosts gpu2 -y
     """
-    from deploy import record, running, walking
-    from deploy.recipe import DOWN, STOP
-    from deploy.session import Session
+    from deploy import record
+    from deploy.operations import running
+    from deploy.walk import walking
+    from deploy.walk.recipe import DOWN, STOP
+    from deploy.walk.session import Session
 
     with Session(options.command("down")) as session:
         running.only_profile(options)

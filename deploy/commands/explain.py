@@ -16,7 +16,7 @@ from deploy.options import Options
 
 if TYPE_CHECKING:
     from deploy.engines._log import Signature
-    from deploy.explaining import Account
+    from deploy.logs.explaining import Account
 
 
 @click.command
@@ -37,8 +37,9 @@ def explain(options: Options, engine: str | None, status: int | None, silent: fl
       deploy explain profile=kimi-eagle3 --json
       deploy explain server.log --silent 600
     """
-    from deploy import engines, explaining, failures, logfile, project
+    from deploy import engines, project
     from deploy.engines._log import Seen
+    from deploy.logs import explaining, failures, logfile
 
     known = failures.load(project.home(options))
     if engine is not None:
@@ -80,8 +81,10 @@ def _piped() -> bool:
 
 
 def _on_hosts(options: Options, engine: str | None, known: tuple[Signature, ...]) -> list[Account]:
-    from deploy import explaining, running, walking
-    from deploy.session import Session
+    from deploy.logs import explaining
+    from deploy.operations import running
+    from deploy.walk import walking
+    from deploy.walk.session import Session
 
     with Session("explain") as session:
         running.only_profile(options)

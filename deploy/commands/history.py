@@ -75,8 +75,8 @@ def history(
 
 
 def _audit(run: str | None, hosts: str, limit: int, as_json: bool, project: Path | None) -> int:
-    from deploy import auditing
     from deploy.errors import ConfigError
+    from deploy.operations import auditing
     from deploy.options import Options
 
     if run is not None:
@@ -88,8 +88,8 @@ def _audit(run: str | None, hosts: str, limit: int, as_json: bool, project: Path
 def _wanted(*, since: str | None, **others: Any) -> Wanted:
     from datetime import datetime
 
-    from deploy import when
     from deploy.runs.choosing import Wanted
+    from deploy.text import when
 
     return Wanted(since=None if since is None else when.since(since, datetime.now().astimezone()), **others)
 

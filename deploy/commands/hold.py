@@ -29,10 +29,11 @@ def hold(hosts: str, words: tuple[str, ...], project: Path | None, *, as_json: b
     import json
     from datetime import datetime
 
-    from deploy import holding, running, when
-    from deploy.hold import own
+    from deploy.locking.hold import own
+    from deploy.operations import holding, running
     from deploy.options import Options
-    from deploy.session import Session
+    from deploy.text import when
+    from deploy.walk.session import Session
 
     said = " ".join(words)
     reason, seconds = when.parse(said, datetime.now().astimezone())

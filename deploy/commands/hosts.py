@@ -54,8 +54,8 @@ def hosts(context: click.Context, *, patterns: str | None, project: Path | None,
         return 0
     import json
 
-    from deploy import surveying
-    from deploy.session import Session
+    from deploy.operations import surveying
+    from deploy.walk.session import Session
 
     with Session("hosts") as session:
         rows = surveying.survey(_options(patterns, project, as_json=as_json), session)
@@ -83,8 +83,8 @@ def trust(patterns: str, *, yes: bool, project: Path | None, as_json: bool) -> N
     """
     import json
 
-    from deploy import running, trusting
     from deploy.abreast import together
+    from deploy.operations import running, trusting
 
     wanted = running.hosts(_options(patterns, project, as_json=as_json))
     rows = trusting.trust_all(wanted, lambda shown: _agree(shown, yes=yes))
@@ -107,7 +107,7 @@ def _options(patterns: str | None, project: Path | None, *, as_json: bool) -> Op
 def _agree(shown: Shown, *, yes: bool) -> None:
     """Show the keys, and ask; an error is a no."""
     from deploy.errors import CheckFailed, ConfigError
-    from deploy.trusting import COMPARE
+    from deploy.operations.trusting import COMPARE
 
     name = shown.stop.name
     click.echo(f"{name} ({shown.stop.where}) shows keys that are not known:", err=True)

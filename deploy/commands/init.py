@@ -69,8 +69,8 @@ def init(
     """
     import json
 
-    from deploy.config import sources
     from deploy.scaffold import starter
+    from deploy.settings import sources
 
     name, said = sources.take("profile", words)
     asked = Asked(name, said, project, tuple(map(starter.host, hosts)))

@@ -17,9 +17,9 @@ from deploy.errors import ConfigError, DeployError
 from deploy.options import Options
 
 if TYPE_CHECKING:
+    from deploy.deployment.state import Run
+    from deploy.logs.starting import Starts
     from deploy.remote import Remote
-    from deploy.starting import Starts
-    from deploy.state import Run
     from deploy.transport import Process
 
 LONGEST = 24 * 3600.0
@@ -42,9 +42,9 @@ def logs(options: Options, follow: bool, lines: int, phase: bool) -> int:
       deploy logs --phase
       deploy logs --phase --json | jq '.gpu1.seconds'
     """
-    from deploy import running
     from deploy.abreast import together
-    from deploy.session import Session
+    from deploy.operations import running
+    from deploy.walk.session import Session
 
     if options.output == "json" and (follow or not phase):
         raise ConfigError(
@@ -77,7 +77,7 @@ def logs(options: Options, follow: bool, lines: int, phase: bool) -> int:
 
 def _starts(host: str, run: Run) -> Starts:
     """What reads the start of a run out of its log."""
-    from deploy.starting import Starts
+    from deploy.logs.starting import Starts
 
     node = run.node
     if node is None or not node.engine.WORDS:

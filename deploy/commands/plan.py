@@ -21,8 +21,9 @@ def plan(options: Options, offline: bool) -> int:
     """
     import json
 
-    from deploy import planning, wish
-    from deploy.session import Session
+    from deploy import wish
+    from deploy.operations import planning
+    from deploy.walk.session import Session
 
     wished = wish.load(None, options)
     with Session("plan") as session:

@@ -81,7 +81,7 @@ def show(
 @click.option("--inventory", is_flag=True, help="That of inventory.yaml instead.")
 def schema(*, inventory: bool) -> None:
     """Print the JSON schema of a profile's file, for editors."""
-    from deploy.config import editor
+    from deploy.settings import editor
 
     click.echo(json.dumps(editor.inventory() if inventory else editor.schema(), indent=2))
 

@@ -11,7 +11,7 @@ import click
 from deploy.commands._options import later
 
 if TYPE_CHECKING:
-    from deploy.hold import Hold
+    from deploy.locking.hold import Hold
 
 
 @click.command
@@ -29,10 +29,10 @@ def release(hosts: str, project: Path | None, *, force: bool, as_json: bool) -> 
     """
     import json
 
-    from deploy import holding, running
     from deploy.errors import Locked
+    from deploy.operations import holding, running
     from deploy.options import Options
-    from deploy.session import Session
+    from deploy.walk.session import Session
 
     options = Options((), project, hosts, yes=force, output="json" if as_json else "auto", verbosity=0)
     with Session(f"release {hosts}") as session:

@@ -36,9 +36,11 @@ def restart(options: Options, ckpt: str | None, hot: Hot) -> int:
       deploy restart --ckpt gpu1:/data/drafts/step-4000
       deploy restart profile=kimi-eagle3 speculative.num_steps=5
     """
-    from deploy import deploying, running, scrub, wish
-    from deploy.deploying import How
-    from deploy.session import Session
+    from deploy import wish
+    from deploy.operations import deploying, running
+    from deploy.operations.deploying import How
+    from deploy.text import scrub
+    from deploy.walk.session import Session
 
     words = tuple(word for word in options.words if not word.startswith("profile="))
     told = ("restart", *(("--ckpt", ckpt) if ckpt else ()), *words)

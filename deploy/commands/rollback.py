@@ -11,9 +11,9 @@ from deploy.commands._options import exchange, shared, takes
 from deploy.options import Options
 
 if TYPE_CHECKING:
-    from deploy.running import Running
-    from deploy.session import Session
+    from deploy.operations.running import Running
     from deploy.swapping import Hot
+    from deploy.walk.session import Session
 
 
 @click.command
@@ -32,9 +32,10 @@ def rollback(options: Options, hot: Hot) -> int:
       deploy rollback 20261129-2015
       deploy rollback profile=kimi-eagle3 --json
     """
-    from deploy import deploying, record, running
+    from deploy import record
     from deploy.errors import ConfigError
-    from deploy.session import Session
+    from deploy.operations import deploying, running
+    from deploy.walk.session import Session
 
     runs = [word for word in options.words if "=" not in word and not word.startswith("~")]
     if len(runs) > 1:
@@ -51,8 +52,9 @@ def rollback(options: Options, hot: Hot) -> int:
 
 def _meant(word: str, found: Running, options: Options, session: Session) -> str:
     """The id that the hosts know a run by: one that only verified what ran is known here alone."""
-    from deploy import record, rollback
+    from deploy import record
     from deploy.commands._recorded import folder_of_runs
+    from deploy.deployment import rollback
     from deploy.errors import ConfigError
     from deploy.runs import kept
 

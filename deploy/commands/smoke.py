@@ -20,10 +20,13 @@ def smoke(options: Options) -> int:
       deploy smoke
       deploy smoke smoke.ask="What is the capital of Italy?" smoke.expect=Rome
     """
-    from deploy import deploying, failures, record, running, walking
+    from deploy import record
+    from deploy.logs import failures
+    from deploy.operations import deploying, running
     from deploy.project import home
-    from deploy.recipe import SMOKE
-    from deploy.session import Session
+    from deploy.walk import walking
+    from deploy.walk.recipe import SMOKE
+    from deploy.walk.session import Session
 
     with Session(options.command("smoke")) as session:
         silent = running.ask(options, session)

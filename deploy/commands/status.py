@@ -25,14 +25,16 @@ def status(options: Options, *, watch: bool, every: float) -> int:
       deploy status --watch
     """
     if watch:
-        from deploy import watching
+        from deploy.status import watching
 
         return watching.show(options, every)
     import json
 
-    from deploy import running, tables, telling
+    from deploy.operations import running
     from deploy.project import home
-    from deploy.session import Session
+    from deploy.status import telling
+    from deploy.text import tables
+    from deploy.walk.session import Session
 
     with Session("status") as session:
         name = running.only_profile(options)

@@ -36,8 +36,9 @@ def try_(options: Options, leave: str, hot: Hot) -> int:
       deploy try speculative.num_steps=3,4,5
       deploy try a/ b/ profile=kimi-eagle3 speculative.eagle_topk=1,4 --leave before --json
     """
-    from deploy import scrub, trying
-    from deploy.session import Session
+    from deploy.text import scrub
+    from deploy.trial import trying
+    from deploy.walk.session import Session
 
     with Session(" ".join(scrub.words(("try", *options.words)))) as session:
         return trying.attempt(options, session, leave, hot)

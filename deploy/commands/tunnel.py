@@ -24,10 +24,10 @@ def tunnel(options: Options, port: int) -> int:
     import json
     import socket
 
-    from deploy import running
-    from deploy import tunnel as joining
     from deploy.errors import ConfigError
-    from deploy.session import Session
+    from deploy.operations import running
+    from deploy.server import tunnel as joining
+    from deploy.walk.session import Session
 
     with Session("tunnel") as session:
         running.only_profile(options)

@@ -19,9 +19,10 @@ def up(options: Options) -> int:
       deploy up profile=kimi-eagle3 draft.path=fixed/ --hosts gpu[1-2]
       deploy up profile=local waive=[ckpt] --json
     """
-    from deploy import deploying, wish
-    from deploy.deploying import How
-    from deploy.session import Session
+    from deploy import wish
+    from deploy.operations import deploying
+    from deploy.operations.deploying import How
+    from deploy.walk.session import Session
 
     wished = wish.load(None, options)
     with Session(options.command("up")) as session:

@@ -18,7 +18,7 @@ from deploy.engines._phases import Order
 from deploy.engines._ports import Port, Said
 from deploy.engines._swap import Swap
 from deploy.profile import Profile
-from deploy.words import RunPath, Word
+from deploy.text.words import RunPath, Word
 
 
 @dataclass(frozen=True)

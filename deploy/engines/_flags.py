@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from deploy.words import HomePath, RunPath, Word
+from deploy.text.words import HomePath, RunPath, Word
 
 
 def words(aliases: Mapping[str, str], *layers: Mapping[str, Any]) -> tuple[Word, ...]:

@@ -31,7 +31,7 @@ from deploy.engines._phases import Order
 from deploy.engines._ports import Port, Said
 from deploy.engines._swap import never
 from deploy.errors import ConfigError
-from deploy.words import Word, path
+from deploy.text.words import Word, path
 
 DISTRIBUTION = None
 READY = None

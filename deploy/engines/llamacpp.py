@@ -31,7 +31,7 @@ from deploy.engines._prometheus import sums
 from deploy.engines._swap import never
 from deploy.engines._written import Written
 from deploy.errors import ConfigError
-from deploy.words import RunPath, Word, path
+from deploy.text.words import RunPath, Word, path
 
 DISTRIBUTION = "xllamacpp"
 READY = re.compile(r"listening on http://")

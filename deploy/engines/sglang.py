@@ -27,7 +27,7 @@ from deploy.engines._sglang_log import WORDS, marks, order, progress
 from deploy.engines._sglang_ports import ports
 from deploy.engines._sglang_swap import swap
 from deploy.engines._written import Written
-from deploy.words import RunPath, Word, path
+from deploy.text.words import RunPath, Word, path
 
 DISTRIBUTION = "sglang"
 READY = re.compile(r"The server is fired up and ready to roll!")

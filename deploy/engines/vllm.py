@@ -32,7 +32,7 @@ from deploy.engines._vllm_log import WORDS, marks, order, progress
 from deploy.engines._vllm_ports import ports
 from deploy.engines._written import Written
 from deploy.errors import ConfigError
-from deploy.words import Word, path
+from deploy.text.words import Word, path
 
 DISTRIBUTION = "vllm"
 READY = re.compile(r"Application startup complete\.")

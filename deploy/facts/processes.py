@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deploy import host, scrub
+from deploy import host
 from deploy.facts import Asks, Fact, told_by
+from deploy.text import scrub
 
 # How Docker, containerd, CRI-O and Podman name a container's control group: by its id, 64 hex digits.
 CONTAINER = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)")

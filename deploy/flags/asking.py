@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from deploy import flags, host
 from deploy.errors import RemoteFailed
 from deploy.flags import Grammar
-from deploy.legible import one_line
+from deploy.text.legible import one_line
 
 PATIENCE = 120.0  # seconds: a cold disk, a busy machine, an import of 10 000 files
 BEYOND = 45.0  # seconds more for the way there and for the fingerprint

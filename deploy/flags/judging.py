@@ -7,11 +7,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from deploy import scrub
 from deploy.config.schema import nearest
 from deploy.findings import Finding
 from deploy.flags import Grammar, Option
 from deploy.flags.reading import Use, read
+from deploy.text import scrub
 
 PATTERNS = {  # what Python's own converters take
     "int": re.compile(r"\s*[-+]?\d+(_\d+)*\s*"),

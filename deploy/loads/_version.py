@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from deploy import asking
 from deploy.errors import NotReady
 from deploy.plan import Node
 from deploy.remote import Remote
+from deploy.server import asking
 
 TIMEOUT = 10.0  # seconds
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from deploy import visible
 from deploy.engines import Conversation, Counters, Streamed
 from deploy.facts import gpus
 from deploy.loads import Progress, Ran, Round, _arrivals, _chat_ids, _program, _version
 from deploy.measuring.prompts import Prompt
 from deploy.measuring.sample import Sample
+from deploy.ownership import visible
 from deploy.plan import Node
 from deploy.remote import Remote
 

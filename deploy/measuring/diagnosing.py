@@ -10,10 +10,10 @@ from deploy import registry
 from deploy.checkpoint import rules, versions
 from deploy.checkpoint.rules import Case
 from deploy.findings import Finding
-from deploy.legible import one_line
 from deploy.measuring import acceptance, causes
 from deploy.measuring.causes import Row
 from deploy.measuring.measurement import Acceptance, Measurement, Part
+from deploy.text.legible import one_line
 
 Says = Literal["FAIL", "WARN", "cannot tell", "ok"]
 ORDER: tuple[Says, ...] = ("FAIL", "WARN", "cannot tell", "ok")

@@ -11,7 +11,7 @@ from deploy.errors import DeployError
 from deploy.findings import Finding
 from deploy.plan import Node
 from deploy.probes import Told, amount, finding, profiled, side_by_side, unknown
-from deploy.when import span
+from deploy.text.when import span
 
 SECONDS = 4  # of each measurement
 STREAMS = (8, 1)  # readers: as engines with several threads or ranks, and one shard after the other

@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deploy import foreign, host, visible
+from deploy import host
 from deploy.checks import Case
 from deploy.errors import DeployError, RemoteFailed
 from deploy.facts import gpu_health, gpus, topology
 from deploy.facts.gpus import Gpu, Gpus
 from deploy.findings import Finding
+from deploy.ownership import foreign, visible
 from deploy.plan import Node
 from deploy.probes import Told, amount, finding, profiled, side_by_side, unknown
 

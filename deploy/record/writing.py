@@ -14,7 +14,7 @@ from typing import Any, Literal, TextIO
 
 from deploy.errors import DeployError
 from deploy.events import GONE_BACK, Event
-from deploy.mask import masked
+from deploy.record.mask import masked
 from deploy.record.reading import EVENTS
 
 OWN = (EVENTS, "plan.json", "result.json")  # what the record itself writes, and nobody files

@@ -11,11 +11,11 @@ from typing import Literal, Protocol, TextIO
 
 from deploy import registry
 from deploy.events import Event
-from deploy.legible import clean, one_line
 from deploy.render._sink import guard, lost, written
 from deploy.render._speech import Speech
 from deploy.render._state import State, fold
 from deploy.render._words import doing, number, seconds, what
+from deploy.text.legible import clean, one_line
 
 __all__ = [
     "Output", "Screen", "Silent", "Speech", "State", "View", "choose", "clean", "doing", "fold", "guard",

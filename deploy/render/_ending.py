@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.events import Event
-from deploy.legible import one_line
 from deploy.render import _words
 from deploy.render._state import State
+from deploy.text.legible import one_line
 
 _WIDEST: Final = 120  # columns of a box: longer lines are hard to read
 

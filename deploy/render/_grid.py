@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.events import Event
-from deploy.legible import one_line
 from deploy.render import _words
 from deploy.render._state import Cell, Mark, Row, State
+from deploy.text.legible import one_line
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SIGNS: Final = MappingProxyType[Mark, str](

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from deploy.events import Event
-from deploy.legible import one_line
 from deploy.render import _words
 from deploy.render._pace import is_for_people, paced
+from deploy.text.legible import one_line
 
 EVERY = 5.0  # seconds of event time between two lines of progress of one step on one host
 _INDENT = " " * 10

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TextIO
 
-from deploy.legible import UNFINISHED, clean
 from deploy.render._sink import lost
+from deploy.text.legible import UNFINISHED, clean
 
 DIM, PLAIN = "\x1b[2m", "\x1b[22m"
 

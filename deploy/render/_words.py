@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deploy.events import Event
-from deploy.legible import clean, one_line
+from deploy.text.legible import clean, one_line
 
 LARGEST = 1e18  # nothing that is measured here comes near; beyond are NaN and the infinities too
 

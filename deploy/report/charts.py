@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deploy.errors import ConfigError
-from deploy.legible import one_line
 from deploy.report.blocks import Bars, Chart, Points
+from deploy.text.legible import one_line
 
 FULL, HALF = 880, 420  # pixels of width
 HEIGHT = 200

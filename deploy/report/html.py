@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from html import escape
 from importlib import resources
 
-from deploy.legible import clean
 from deploy.report.blocks import (
     Bars,
     Block,
@@ -26,6 +25,7 @@ from deploy.report.blocks import (
     Tiles,
     Tone,
 )
+from deploy.text.legible import clean
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 DEEPEST = 5  # headings go no deeper

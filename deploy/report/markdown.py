@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from deploy.legible import clean
 from deploy.report.blocks import Block, Cell, Chart, Code, Details, Page, Section, Side, Table, Text, Tiles
+from deploy.text.legible import clean
 
 MARKS = re.compile(r"([\\`*\[\]<|~$&]|(?<![^\W_])_|_(?![^\W_]))")  # _ within a word is one
 BEGINS = re.compile(r"^(\s*)([>#])|^(\s*\d*)([-+=.)])(?=[-=\s]|$)", re.MULTILINE)  # what makes more of a line

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from deploy import render
-from deploy.legible import one_line
+from deploy.text.legible import one_line
 from deploy.runs import figures
 from deploy.runs.comparing import Change, Compared, Differences, Took
 from deploy.runs.kept import Kept

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from deploy import compare as commands
+from deploy.deployment import compare as commands
 from deploy.measuring import statistics
 from deploy.measuring.measurement import Figure, Measurement
 from deploy.runs.kept import Kept
-from deploy.words import RunPath
+from deploy.text.words import RunPath
 
 CHANCE = 0.05  # that noise makes any of all figures seem better or worse
 ALIKE = 0.005  # of the ratio: two starts of one server differ by as much, which no rounds of one start tell

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from deploy import render
-from deploy.legible import one_line
+from deploy.text.legible import one_line
 from deploy.measuring.measurement import Acceptance, Figure, Measurement, Rung, Share
 from deploy.runs import figures
 from deploy.runs.kept import Kept

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from deploy import engines, scrub
+from deploy import engines
 from deploy.config import consistency, documents, schema
 from deploy.config.nccl import Nccl
 from deploy.config.schema import Path as Key
@@ -16,6 +16,7 @@ from deploy.profile import Engine, Profile
 from deploy.scaffold import HOME, Launch, Word, flags, kept, loose
 from deploy.scaffold.flags import Flag
 from deploy.scaffold.said import Entry, Fields, checkpoint, made_whole, relative, settled
+from deploy.text import scrub
 
 NCCL = "NCCL_"
 GPUS = "CUDA_VISIBLE_DEVICES"

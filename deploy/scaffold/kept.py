@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from deploy import scrub
 from deploy.scaffold import Word
+from deploy.text import scrub
 
 # Beginnings of names, and why: of a process's environment everything else is of its user, its shell, its session.
 KEPT = {

@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-from deploy import scrub
 from deploy.engines import Called, Engine
 from deploy.errors import ConfigError
 from deploy.scaffold import Launch, Word, flags
 from deploy.scaffold.said import Fields
+from deploy.text import scrub
 
 # By their names: flags that take no value, and variables that hold flags.
 BARE = re.compile(r"(?:enable|disable|skip|no|trust|allow|use)-.*")

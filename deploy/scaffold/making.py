@@ -10,7 +10,7 @@ from typing import Any
 
 from deploy import inventory as inventories
 from deploy import settings
-from deploy.config import documents, schema, sources, validation
+from deploy.config import documents, schema, validation
 from deploy.config.schema import Path as Key
 from deploy.errors import ConfigError, DeployError
 from deploy.inventory import LOCAL, Host, Inventory
@@ -20,6 +20,7 @@ from deploy.scaffold import fields, files, proof, starter, yaml
 from deploy.scaffold.files import File
 from deploy.scaffold.proof import Difference
 from deploy.scaffold.said import Entry, Fields
+from deploy.settings import sources
 
 
 @dataclass(frozen=True)

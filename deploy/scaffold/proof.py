@@ -7,14 +7,15 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from deploy import engines, plan, scrub
+from deploy import engines, plan
 from deploy.checkpoint.manifest import File, Manifest
 from deploy.inventory import Host
 from deploy.plan import Draft, Node
 from deploy.profile import Profile
 from deploy.scaffold import HOME, Word, flags, kept
 from deploy.scaffold.said import Fields
-from deploy.words import RunPath
+from deploy.text import scrub
+from deploy.text.words import RunPath
 
 HIDDEN = "***"
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deploy import foreign, looking, visible
+from deploy import looking
 from deploy.engines import _ports
 from deploy.engines._ports import Port
 from deploy.errors import NotReady
 from deploy.facts import About, Facts, gpu_health, gpus
 from deploy.facts.gpu_health import Health
-from deploy.foreign import Holder
+from deploy.ownership import foreign, visible
+from deploy.ownership.foreign import Holder
 from deploy.plan import Node
 from deploy.remote import Remote
 

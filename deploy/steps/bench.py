@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from deploy import benching
+from deploy.bench import benching
 from deploy.measuring import quality, witnesses
 from deploy.measuring.ladder import figure
 from deploy.measuring.measurement import Measurement, Rung

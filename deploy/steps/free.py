@@ -3,11 +3,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from deploy import ending, foreign, looking, theirs
+from deploy import looking
 from deploy.errors import NotReady
 from deploy.facts import About, Facts, processes
 from deploy.facts.processes import Process
-from deploy.foreign import Holder
+from deploy.ownership import ending, foreign, theirs
+from deploy.ownership.foreign import Holder
 from deploy.plan import Node
 from deploy.remote import Remote
 from deploy.steps._measured import Look, faults, gone, hopeless, in_words, measured, not_free, settled, unseen

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from deploy import benching, diagnosis, lastgood
+from deploy.bench import benching, diagnosis, lastgood
+from deploy.bench.diagnosis import Diagnosis
 from deploy.config.gates import split
-from deploy.diagnosis import Diagnosis
 from deploy.errors import DeployError, GateFailed, Undecided
 from deploy.measuring import diagnosing, judging
 from deploy.measuring.judging import NO_BASELINE, Judged

@@ -3,13 +3,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from deploy import asking, identity, scrub, state, weights
+from deploy.deployment import state, weights
 from deploy.engines import Loaded
 from deploy.errors import NotReady
 from deploy.findings import Finding
-from deploy.identity import Serving
 from deploy.plan import Node
 from deploy.remote import Remote
+from deploy.server import asking, identity
+from deploy.server.identity import Serving
+from deploy.text import scrub
 
 
 def health(node: Node, remote: Remote) -> str:

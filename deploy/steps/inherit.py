@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from deploy import baseline, benching
+from deploy.bench import baseline, benching
 from deploy.plan import Node
 from deploy.remote import Remote
 

@@ -3,12 +3,14 @@ from __future__ import annotations
 import json
 import secrets
 
-from deploy import described, host, secret, words
-from deploy.compare import fingerprint
+from deploy import host
+from deploy.deployment import described, secret
+from deploy.deployment.compare import fingerprint
+from deploy.deployment.releases import LINK
+from deploy.deployment.state import reread
 from deploy.plan import Node
-from deploy.releases import LINK
 from deploy.remote import Remote
-from deploy.state import reread
+from deploy.text import words
 
 # All three streams are redirected, or the channel would wait for the server to end. The launcher itself writes
 # its pid, so that a client that dies here leaves a run that can be found. Where no pid comes, a copy tells a full disk.

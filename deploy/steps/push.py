@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from deploy import releases
+from deploy.deployment import releases
 from deploy.plan import Node
 from deploy.remote import Remote
 

@@ -3,9 +3,11 @@ from __future__ import annotations
 import json
 import time
 
-from deploy import death, hooks, leftovers
+from deploy import hooks
+from deploy.ownership import leftovers
 from deploy.plan import Node
 from deploy.remote import Remote
+from deploy.server import death
 
 
 def ready(node: Node, remote: Remote) -> str:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from deploy import releases, secret
+from deploy.deployment import releases, secret
 from deploy.errors import CheckFailed
 from deploy.plan import Node
 from deploy.remote import Remote

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from deploy import answer, asking
 from deploy.config.questions import Asked
 from deploy.engines import Question, _chat
 from deploy.errors import DeployError, SmokeFailed
 from deploy.findings import Finding
 from deploy.plan import Node
 from deploy.remote import Remote
+from deploy.server import answer, asking
 
 LOST = "\ufffd"  # what a decoder writes in the place of bytes that are no text
 

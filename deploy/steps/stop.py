@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from deploy import ending, leftovers, owned
 from deploy.errors import NotReady, RemoteFailed
 from deploy.facts import launched
 from deploy.facts import leftovers as facts
 from deploy.facts.launched import Launched
 from deploy.facts.processes import Process
-from deploy.leftovers import Belongings
+from deploy.ownership import ending, leftovers, owned
+from deploy.ownership.leftovers import Belongings
 from deploy.plan import Node
 from deploy.remote import Remote
 

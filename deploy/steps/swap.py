@@ -5,11 +5,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from deploy import death, described, host, state, swapping, weights
+from deploy import host, swapping
+from deploy.deployment import described, state, weights
+from deploy.deployment.state import Run
 from deploy.errors import Locked, NotSwapped, RemoteFailed
 from deploy.plan import Node
 from deploy.remote import Remote
-from deploy.state import Run
+from deploy.server import death
 from deploy.steps import recall
 
 # What tells of a process lies where it was launched; another run of it has links there.

@@ -17,13 +17,13 @@ from tenacity import (
     wait_fixed,
 )
 
-from deploy import death
+from deploy.deployment.state import reread
 from deploy.errors import Interrupted, LaunchFailed, NotReady
 from deploy.plan import Node
 from deploy.remote import Remote
-from deploy.state import reread
+from deploy.server import death
+from deploy.server.watch import GRACE, Watch
 from deploy.transport.http import HttpReply
-from deploy.watch import GRACE, Watch
 
 ATTEMPT = 30.0  # seconds for the answer whether it is ready
 GENERATION = 120.0  # seconds for a first generation, which may be slow; those that were given up fill its queue

@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from deploy.errors import RemoteFailed, TimedOut
 from deploy.transport import Transport, connect
 from deploy.transport.http import request
 from tests.fleet import TestHost
-from tests.project import PATIENCE, free_port
+from tests.project import PATIENCE, free_port, until
 
 BYTES = bytes(range(256)) * 4
 
@@ -40,13 +40,6 @@ def alive(words: str) -> list[int]:
             if words in path.read_bytes().replace(b"\0", b" ").decode(errors="replace"):
                 found.append(int(path.parent.name))
     return found
-
-
-def until(true: Callable[[], object], seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(

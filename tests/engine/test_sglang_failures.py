@@ -22,7 +22,7 @@ from tests.sglang_lines import SIGNATURES, VERSIONS
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(400)]
 
-ALWAYS = {"speculators", "killed-loading-tp2"}
+ALWAYS = {"speculators"}
 RECORDED = json.loads(ENDINGS.read_text())
 SAID = json.loads(SIGNATURES.read_text())["executed"]
 EVERY = [

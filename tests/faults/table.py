@@ -111,24 +111,24 @@ CLIENT_KILLED = [
     *rows("stop; free*; stopped", client_killed, SIGKILLED, "", "repeat", command="down"),
 ]
 CLIENT_FROZEN = [  # meanwhile the second operator does the same, so that it is done
-    *rows("preflight; push; push, reading back; prepare; stop; free; launch, written*; launch; wait; health; smoke; "
-          "bench*; gate; ready", client_frozen, 4, "lease", "verify"),
+    *rows("preflight*; push*; push, reading back; prepare*; stop*; free; launch, written*; launch; wait; health*; "
+          "smoke*; bench*; gate; ready*", client_frozen, 4, "lease", "verify"),
     *rows("recall", client_frozen, 4, "lease", "verify", command="rollback"),
     *rows("stop; free*; stopped", client_frozen, 4, "lease", "verify", command="down"),
 ]
 CABLE_CUT = [
-    *rows("preflight; push; push, reading back*; prepare", cable_cut, 3, "host", "replace", kept=True),
+    *rows("preflight*; push; push, reading back*; prepare*", cable_cut, 3, "host", "replace", kept=True),
     *rows("stop; free*; launch, written*", cable_cut, 3, "host", "replace"),
-    *rows("launch; wait; health; smoke; bench*; gate; ready", cable_cut, 3, "host", "verify"),
+    *rows("launch; wait; health*; smoke*; bench*; gate; ready*", cable_cut, 3, "host", "verify"),
     *rows("recall", cable_cut, 3, "host", "repeat", command="rollback", kept=True),
     *rows("stop; free*; stopped", cable_cut, 3, "host", "repeat", command="down"),
 ]
 DISK_FULL = [
     *rows(BEFORE, disk_full, 5, "are wanted there", "replace", kept=True),
     *rows("push; push, reading back", disk_full, 1, FULL, "replace", kept=True),
-    *rows("stop; launch, written; launch", disk_full, 1, FULL, "replace"),
+    *rows("stop; launch, written; launch*", disk_full, 1, FULL, "replace"),
     *rows("wait", disk_full, 6, FULL, "replace"),
-    *rows("smoke; bench*; gate", disk_full, 1, FULL, "verify"),
+    *rows("smoke*; bench*; gate", disk_full, 1, FULL, "verify"),
     *rows("ready", disk_full, 0, "done", "verify"),
     *rows("recall", disk_full, 1, FULL, "repeat", command="rollback", kept=True),
     *rows(BEFORE, disk_full, 1, "that it is ended cannot be noted", "repeat", command="down"),
@@ -152,11 +152,11 @@ SERVER_DIES = [
     dies("rendezvous", "Timed out", full=True),
     dies("weights", "out of memory"),
     dies("draft", "another shape", full=True),
-    dies("kv", "Not enough memory"),
+    dies("kv", "Not enough memory", full=True),
     dies("graphs", "no kernel image", full=True),
-    dies("http", "the process of rank 0 was killed"),
+    dies("http", "the process of rank 0 was killed", full=True),
     dies("warmup", "Internal Server Error"),
-    *rows("health; smoke; bench; gate; ready", server_killed, 6, "the server was killed", "replace"),
+    *rows("health; smoke*; bench*; gate; ready", server_killed, 6, "the server was killed", "replace"),
 ]
 SERVER_MISBEHAVES = [
     Row(BEFORE, nothing, 0, "KILL", "verify", old=STUBBORN, name="old server ignores TERM"),

@@ -23,14 +23,16 @@ from typing import Any
 
 import pytest
 
-from deploy import lease, plan, state
+from deploy import plan
+from deploy.deployment import state
+from deploy.deployment.state import Deployment, Place, Run
 from deploy.errors import NotReady
 from deploy.events import Event
 from deploy.inventory import Host
+from deploy.locking import lease
 from deploy.plan import Node
 from deploy.profile import Profile
 from deploy.remote import Remote
-from deploy.state import Deployment, Place, Run
 from deploy.steps.free import free
 from deploy.transport.local import LocalTransport
 from tests.project import PATIENCE, ROOT, Project, free_port, listens, until

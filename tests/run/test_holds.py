@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from deploy import hold, holding
 from deploy.errors import Locked
 from deploy.inventory import Host
-from deploy.session import Session
+from deploy.locking import hold
+from deploy.operations import holding
+from deploy.walk.session import Session
 from tests import places
 from tests.project import PATIENCE, Project, until
 

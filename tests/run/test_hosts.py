@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from deploy import lease
 from deploy.inventory import Host
+from deploy.locking import lease
 from deploy.transport.local import LocalTransport
 from tests import places
 from tests.project import LOCAL, PATIENCE, ROOT, Project, until

@@ -16,16 +16,17 @@ from typing import Any
 
 import pytest
 
-from deploy import environments, host, identity, plan
+from deploy import environments, host, plan
+from deploy.deployment.state import Machine, Place
 from deploy.errors import DeployError
 from deploy.inventory import Host
 from deploy.plan import Node
 from deploy.profile import Profile
 from deploy.remote import Remote
-from deploy.state import Machine, Place
+from deploy.server import identity
 from deploy.steps.launch import START
+from deploy.text.words import environment
 from deploy.transport.local import LocalTransport
-from deploy.words import environment
 from tests.installed import needs
 from tests.project import free_port, until
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from deploy import state
 from deploy.config.questions import Smoke
+from deploy.deployment import state
+from deploy.deployment.state import Place
 from deploy.errors import DeployError
 from deploy.events import Event
 from deploy.inventory import Host
-from deploy.recipe import Verb
 from deploy.remote import Remote
-from deploy.state import Place
 from deploy.steps.health import health
 from deploy.steps.smoke import smoke
 from deploy.transport.local import LocalTransport
+from deploy.walk.recipe import Verb
 from tests.project import EXAMPLES, Project, ended
 from tests.run.test_odd_answers import ODD
 

@@ -16,8 +16,8 @@ from deploy.engines import _chat
 from deploy.inventory import Host
 from deploy.profile import Profile
 from deploy.remote import Remote
+from deploy.text.words import environment
 from deploy.transport import connect
-from deploy.words import environment
 from tests.sshd.test_values_arrive_unchanged import TEXT
 
 SERVER = """import json, os, sys

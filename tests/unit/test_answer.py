@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.answer import Answer
+from deploy.server.answer import Answer
 
 SECRET = "hf_ABCDEFGHIJKLMNOP"
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from deploy import baseline, plan
+from deploy import plan
+from deploy.bench import baseline
 from deploy.checkpoint.manifest import File, Manifest
 from deploy.errors import ConfigError
 from deploy.measuring import quality

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from deploy import candidates, tried
-from deploy.candidates import Candidate
 from deploy.errors import ConfigError
 from deploy.measuring.measurement import Measurement
-from deploy.tried import Left, Past, Tried
+from deploy.trial import candidates, tried
+from deploy.trial.candidates import Candidate
+from deploy.trial.tried import Left, Past, Tried
 from tests import measurements
 
 
@@ -112,10 +112,19 @@ def test_the_table_tells_candidates_apart_and_what_they_are_held_against() -> No
     ]
 
 
-def test_what_chance_chose_between_is_told() -> None:
-    held = [one("a", 0, fast(60.0)), one("b", 0, fast(60.5)), one("c", 0, fast(40.0)), one("d", 9, fast(60.4))]
-    assert tried.beside(held) == "within the noise of b: a"
-    assert tried.beside([one("a", 0, fast(60.0)), one("c", 0, fast(40.0))]) == ""
+@pytest.mark.parametrize(
+    ("speeds", "said"),
+    [
+        ([60.0, 60.5, 40.0], ["within the noise of b: a", "-> bench.rounds=39 may tell them apart"]),
+        ([60.5, 60.0, 60.4], ["within the noise of a: b, c", "-> take them for equally fast"]),
+        ([60.0, 60.0], ["within the noise of a: b", "-> take them for equally fast"]),
+        ([60.0, 40.0], []),
+        ([60.0], []),
+    ],
+)
+def test_what_chance_chose_between_is_told_with_what_would_tell(speeds: list[float], said: list[str]) -> None:
+    failed = one("d", 9, fast(60.4))
+    assert tried.beside([*(one("abc"[n], 0, fast(speed)) for n, speed in enumerate(speeds)), failed]) == said
 
 
 def test_a_refused_candidate_is_told_with_the_checks_that_refused_it():

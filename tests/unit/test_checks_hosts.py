@@ -13,6 +13,7 @@ import pytest
 from deploy import checks, looking
 from deploy.checkpoint.manifest import File, Manifest
 from deploy.checks import Case, caches, disk, folders, limits, memory, shm, ssh, tools, uniformity
+from deploy.deployment.state import Deployment, Machine, Place, Run
 from deploy.facts import known
 from deploy.facts.caches import Cache
 from deploy.facts.disks import Disk
@@ -30,7 +31,6 @@ from deploy.inventory import Host
 from deploy.plan import Draft, Node, make
 from deploy.profile import Profile
 from deploy.remote import Remote
-from deploy.state import Deployment, Machine, Place, Run
 from deploy.transport.local import LocalTransport
 
 GIB = 1 << 30

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from deploy import cli, errors, lease, registry
+from deploy import cli, errors, registry
 from deploy.errors import DeployError
 from deploy.inventory import Host
+from deploy.locking import lease
 from deploy.transport.local import LocalTransport
 from tests.project import EXAMPLES, PATIENCE, ROOT, Project, free_port
 

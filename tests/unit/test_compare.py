@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from deploy import compare, plan, settings
+from deploy import plan, settings
 from deploy.checkpoint.manifest import File, Manifest
+from deploy.deployment import compare
+from deploy.deployment.state import Deployment, Machine, Place, Run
 from deploy.inventory import Host
 from deploy.plan import Draft, Node
 from deploy.project import Project
 from deploy.remote import Remote
-from deploy.state import Deployment, Machine, Place, Run
 from deploy.transport.local import LocalTransport
 
 ROOT = Path(__file__).parents[2]

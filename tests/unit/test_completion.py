@@ -211,7 +211,7 @@ def test_names_need_nothing_heavy(project: Path) -> None:
     """Commands, options, profiles and runs: no pydantic, no YAML."""
     program = (
         "import os, sys; os.environ |= {'_DEPLOY_COMPLETE': 'bash_complete', 'COMP_LINE': 'deploy up profile='}\n"
-        "from deploy import shells, cli; shells.answer(cli.deploy)\n"
+        "from deploy import cli; from deploy.completion import shells; shells.answer(cli.deploy)\n"
         "sys.exit(bool({'pydantic', 'yaml', 'rich', 'paramiko'} & set(sys.modules)))"
     )
     argv = [sys.executable, "-c", program]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy import death
+from deploy.server import death
 
 SHORT = "a line\n"
 ARGS = f"server_args=ServerArgs({', '.join(f'flag_{number}=None' for number in range(200))}, api_key='of a stranger')\n"

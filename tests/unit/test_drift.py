@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy import drift, plan, settings
-from deploy.drift import Drift
+from deploy import plan, settings
+from deploy.deployment.state import Run
 from deploy.plan import Node
 from deploy.project import Project
-from deploy.state import Run
+from deploy.status import drift
+from deploy.status.drift import Drift
 
 RUN = Run("r1", "/w/r1", {}, None, None, pid="7", ticks="9", alive=True, exit="", stopped="")
 PROFILE: Mapping[str, Any] = {

@@ -12,7 +12,7 @@ from deploy import engines, registry
 from deploy.engines import Command, Counters, Request, Totals, _chat, _flags
 from deploy.errors import ConfigError
 from deploy.profile import Profile
-from deploy.words import HomePath, RunPath
+from deploy.text.words import HomePath, RunPath
 
 ANSWERS = Path(__file__).parents[1] / "fixtures" / "answers"
 DRAFT = RunPath("draft")

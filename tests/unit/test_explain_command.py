@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from deploy import engines, explaining, logfile
+from deploy import engines
 from deploy.commands.explain import explain
 from deploy.engines._log import Explanation
 from deploy.errors import ConfigError
-from deploy.explaining import Account, order
+from deploy.logs import explaining, logfile
+from deploy.logs.explaining import Account, order
 from tests.project import ROOT
 
 LOGS = ROOT / "tests" / "fixtures" / "logs"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy import failures
 from deploy.errors import ConfigError
+from deploy.logs import failures
 from deploy.project import Project
 
 WHOLE = """\

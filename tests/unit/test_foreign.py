@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from deploy import foreign, plan
+from deploy import plan
 from deploy.checks import Case, ports
+from deploy.deployment.state import Machine, Place
 from deploy.engines._ports import Port, spans
 from deploy.facts import Facts, known
 from deploy.facts.devices import Devices
@@ -17,12 +18,12 @@ from deploy.facts.gpus import ComputeProcess, Gpu, Gpus
 from deploy.facts.processes import Process, Processes
 from deploy.facts.sockets import Listener
 from deploy.findings import Finding
-from deploy.foreign import Holder
 from deploy.inventory import Host
+from deploy.ownership import foreign
+from deploy.ownership.foreign import Holder
 from deploy.plan import Node
 from deploy.profile import Profile
 from deploy.remote import Remote
-from deploy.state import Machine, Place
 from deploy.steps._measured import Look, not_free, settled, unseen
 from deploy.transport.local import LocalTransport
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy import engines, standing
+from deploy import engines
 from deploy.engines import _gauges
 from deploy.engines._gauges import Live
+from deploy.status import standing
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 

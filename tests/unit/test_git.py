@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from deploy import git
+from deploy.walk import git
 
 
 @pytest.fixture

@@ -9,8 +9,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from deploy import auditing, hold, lease, scrub, tables, when
 from deploy.errors import ConfigError
+from deploy.locking import hold, lease
+from deploy.operations import auditing
+from deploy.text import scrub, tables, when
 
 
 @pytest.fixture

@@ -7,13 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from deploy import identity, plan
+from deploy import plan
+from deploy.deployment.state import Machine, Place
 from deploy.errors import DeployError
 from deploy.host import identity as program
 from deploy.host.processes import parse_variables
 from deploy.inventory import Host
 from deploy.profile import Profile
-from deploy.state import Machine, Place
+from deploy.server import identity
 
 RUN = "/w/it/runs/r1"
 

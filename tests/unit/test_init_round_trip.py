@@ -23,7 +23,7 @@ from deploy.profile import Profile
 from deploy.project import Project
 from deploy.scaffold import commands, fields, making, proof, shell, yaml
 from deploy.scaffold.making import Made, Target
-from deploy.words import HomePath, RunPath, Word
+from deploy.text.words import HomePath, RunPath, Word
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(file.stem for file in (ROOT / "profiles").glob("*.yaml"))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy import lastgood
+from deploy.bench import lastgood
+from deploy.deployment.state import Deployment, Run
 from deploy.measuring.measurement import Measurement
-from deploy.state import Deployment, Run
 from tests import loads, measurements
 
 OTHERWISE = {"max_tokens": 7}

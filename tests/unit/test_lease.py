@@ -19,10 +19,11 @@ from typing import Any
 
 import pytest
 
-from deploy import host, lease
+from deploy import host
 from deploy.errors import Locked
 from deploy.inventory import Host
-from deploy.lease import Lease
+from deploy.locking import lease
+from deploy.locking.lease import Lease
 from deploy.remote import Remote
 from deploy.transport.local import LocalTransport
 from tests.project import PATIENCE, until
@@ -34,7 +35,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed, 
 # A client as a process of its own: takes the lock, says so, and stays.
 CLIENT = """
 import sys, time
-from deploy import lease
+from deploy.locking import lease
 from deploy.inventory import Host
 from deploy.transport.local import LocalTransport
 where = Host.model_validate({"name": "here", "transport": "local", "lock": sys.argv[1], "lease": float(sys.argv[2])})

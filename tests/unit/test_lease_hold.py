@@ -361,7 +361,7 @@ def test_a_client_that_is_killed_leaves_its_hold_and_a_line(machine, tmp_path):
     """The whole way: a client over the local transport holds, and is killed -9 before it can say a word."""
     script = tmp_path / "client.py"
     script.write_text(
-        "import sys, time\nfrom deploy import lease\nfrom deploy.inventory import Host\n"
+        "import sys, time\nfrom deploy.locking import lease\nfrom deploy.inventory import Host\n"
         "from deploy.transport.local import LocalTransport\n"
         "here = {'name': 'here', 'transport': 'local', 'lock': sys.argv[1], 'work': sys.argv[2]}\n"
         "where = Host.model_validate(here)\n"

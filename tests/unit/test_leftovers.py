@@ -17,13 +17,14 @@ from typing import Any, cast
 
 import pytest
 
-from deploy import host, leftovers
+from deploy import host
 from deploy.checks import Case
 from deploy.checks import leftovers as check
 from deploy.facts import known, launched, processes
 from deploy.facts import leftovers as facts
 from deploy.facts.leftovers import Item, Leftovers, Segment
-from deploy.leftovers import Belongings
+from deploy.ownership import leftovers
+from deploy.ownership.leftovers import Belongings
 from tests.project import PATIENCE
 from tests.unit.test_owned import process, table
 

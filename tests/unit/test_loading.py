@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from deploy import lease, plan, timings
+from deploy import plan
+from deploy.deployment.state import Machine, Place
 from deploy.events import Event
 from deploy.inventory import Host
-from deploy.loading import Clock, Loading
+from deploy.locking import lease
 from deploy.plan import Node
 from deploy.profile import Profile
 from deploy.remote import Remote
-from deploy.state import Machine, Place
+from deploy.server import timings
+from deploy.server.loading import Clock, Loading
 from deploy.transport.local import LocalTransport
 
 # (written by the log's own clock, heard) of each line, and its time by ours; the first is heard at 100
@@ -191,7 +193,7 @@ def test_silence_is_told_now_and_then(node, remote, said, monkeypatch):
     said.clear()
     loading.still()
     assert said == []
-    monkeypatch.setattr("deploy.loading.AGAIN", 0.0)
+    monkeypatch.setattr("deploy.server.loading.AGAIN", 0.0)
     loading.still("nvcc is at work")
     assert (said[-1].text, said[-1].facts["phase"]) == ("nvcc is at work", "weights")
     assert "elapsed" in said[-1].facts

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from deploy import ending
 from deploy.facts import processes
 from deploy.facts.launched import Launch
 from deploy.facts.processes import Processes
-from deploy.owned import heads, inside_of, owned, proofs, zombies
+from deploy.ownership import ending
+from deploy.ownership.owned import heads, inside_of, owned, proofs, zombies
 
 RUNS = "/w/m/kimi/runs"
 RUN, OTHER = f"{RUNS}/r1", "/w/m/glm/runs/r1"

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from deploy import plan, settings, words
+from deploy import plan, settings
 from deploy.checkpoint.manifest import File, Manifest
 from deploy.errors import ConfigError
 from deploy.inventory import Host
 from deploy.plan import Draft, Installed, Node
 from deploy.profile import Profile
 from deploy.project import Project
+from deploy.text import words
 from tests.project import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]

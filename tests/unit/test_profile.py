@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from deploy import environments, registry
-from deploy.config import editor, gates, size, validation
+from deploy.config import gates, size, validation
 from deploy.config.gates import Gate
 from deploy.config.schema import LABEL
 from deploy.errors import ConfigError
 from deploy.inventory import Host
 from deploy.profile import Hook, Profile
+from deploy.settings import editor
 
 LEAST = {"name": "x", "engine": {"name": "sglang"}, "hosts": "all", "model": {"path": "/m"}}
 DRAFTED = {**LEAST, "draft": {"path": "/d"}, "speculative": {}}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from deploy import provenance
+from deploy.bench import provenance
 from deploy.engines import Counters
 from deploy.measuring.measurement import Counted, Turn
 from deploy.measuring.sample import Sample

@@ -11,12 +11,13 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy import filing, record
+from deploy import record
 from deploy.commands.history import history, lines
 from deploy.errors import ConfigError, DeployError
 from deploy.events import Event
 from deploy.host import hide
-from deploy.mask import masked
+from deploy.record.mask import masked
+from deploy.walk import filing
 from tests import measurements
 from tests.project import PATIENCE
 
@@ -186,7 +187,8 @@ def test_a_full_disk_ends_the_record_and_not_the_run(tmp_path):
 WRITE = """
 import os, signal, sys
 from pathlib import Path
-from deploy import filing, record
+from deploy import record
+from deploy.walk import filing
 from deploy.events import Event
 recorder = record.Recorder(Path(sys.argv[1]))
 recorder.on(Event("run_started", facts={"command": "up", "hosts": ["gpu1"]}))

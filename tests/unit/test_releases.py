@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from deploy import lease, releases
 from deploy.checkpoint import manifest
+from deploy.deployment import releases
+from deploy.deployment.state import Machine, Place
 from deploy.errors import DeployError, Locked
 from deploy.events import Event
 from deploy.inventory import Host
+from deploy.locking import lease
 from deploy.plan import Draft
 from deploy.remote import Remote
-from deploy.state import Machine, Place
 from deploy.transport.local import LocalTransport
 
 NAMES = ["config.json", 'a b\'s } \n"é".json', "sub/model.safetensors", "-rf.json"]

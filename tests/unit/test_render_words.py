@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.events import Event
-from deploy.legible import clean, one_line
 from deploy.render import _words
+from deploy.text.legible import clean, one_line
 
 FOREIGN = st.text(st.characters() | st.sampled_from("\x1b[]\x07\r\n\t\x9b\u202e;0mHJ"))
 

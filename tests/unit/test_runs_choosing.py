@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 import pytest
 from click.testing import CliRunner
 
-from deploy import when
 from deploy.commands.history import history
 from deploy.errors import ConfigError
+from deploy.text import when
 from tests import measurements, recorded
 
 NOW = datetime.now().astimezone()

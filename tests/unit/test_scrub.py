@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from deploy import scrub
 from deploy.events import Event
-from deploy.mask import masked
+from deploy.record.mask import masked
+from deploy.text import scrub
 
 SECRETS = [  # (what a server said, what is told of it)
     ("ServerArgs(host='h', api_key='s3 cret', port=1)", "ServerArgs(host='h', api_key='***', port=1)"),

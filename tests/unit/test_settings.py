@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from deploy import project as projects
 from deploy import settings
-from deploy.config import sources
 from deploy.errors import ConfigError
 from deploy.project import Project
-from deploy.settings import Settings
+from deploy.settings import Settings, sources
 
 BASE = """
 engine: sglang

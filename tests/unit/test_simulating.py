@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deploy import simulating
 from deploy.checks import simulated
+from deploy.server import simulating
 from tests import hardware
 
 VARIABLE = "env.SGLANG_SIMULATE_ACC_LEN"

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from deploy import plan, settings, standing, telling
-from deploy.drift import Drift
+from deploy import plan, settings
+from deploy.deployment.state import Run
 from deploy.facts import Answer
 from deploy.inventory import Host
 from deploy.plan import Node
 from deploy.project import Project
-from deploy.standing import Doing
-from deploy.state import Run
+from deploy.status import standing, telling
+from deploy.status.drift import Drift
+from deploy.status.standing import Doing
 
 ROOT = Path(__file__).parents[2]
 RUN = Run("r1", "/w/r1", {}, None, None, pid="7", ticks="9", alive=True, exit="", stopped="")

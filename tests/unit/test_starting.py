@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deploy import engines
-from deploy.starting import Start, Starts
+from deploy.logs.starting import Start, Starts
 
 
 def at(second: int, message: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.stops import STOPS, heard
+from deploy.walk.stops import STOPS, heard
 
 
 @pytest.fixture(autouse=True)

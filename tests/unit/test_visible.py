@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from deploy import visible
 from deploy.facts.gpus import Gpu
+from deploy.ownership import visible
 
 
 def host(count: int = 8, other: int | None = None) -> list[Gpu]:

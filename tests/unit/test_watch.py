@@ -7,7 +7,7 @@ import pytest
 from deploy import engines
 from deploy.engines._log import Seen
 from deploy.errors import DeployError
-from deploy.watch import Tail, _document
+from deploy.server.watch import Tail, _document
 
 MARK = "[2026-11-29 20:01:22 TP0] Capture target decode CUDA graph begin. backend=full"
 NOISE = "[2026-11-29 20:01:23 TP0] Ignore import error when loading a model"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploy import words
-from deploy.words import HomePath, RunPath
+from deploy.text import words
+from deploy.text.words import HomePath, RunPath
 from tests.project import PATIENCE
 
 SHELLS = ["dash", "bash"]

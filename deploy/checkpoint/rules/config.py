@@ -10,7 +10,7 @@ from deploy.checkpoint import loaders, versions
 from deploy.checkpoint.config import is_eagle3, mapping
 from deploy.checkpoint.rules import Case, fail, unknown, warn
 from deploy.findings import Finding
-from deploy.legible import one_line
+from deploy.text.legible import one_line
 
 # Of the types that transformers knows (models/auto/auto_mappings.py, 5.6 to 5.19) those that may be said of drafts.
 KINDS = (

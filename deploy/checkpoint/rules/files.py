@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from deploy.checkpoint.facts import Problem, Tensor
 from deploy.checkpoint.rules import Case, fail, unknown, warn
 from deploy.findings import Finding
-from deploy.legible import one_line
+from deploy.text.legible import one_line
 
 INTEGERS = {"I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL"}
 MISTRAL = re.compile(r"consolidated.*\.safetensors", re.DOTALL)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from deploy.checkpoint.config import is_eagle3, number
 from deploy.checkpoint.rules import Case, fail, unknown, warn
 from deploy.findings import Finding, Outcome
-from deploy.legible import one_line
+from deploy.text.legible import one_line
 
 NEAR = 0.01  # of a vocabulary: tokens that were added, or padding
 PADDING = 64  # rows to which SGLang fills a vocabulary up

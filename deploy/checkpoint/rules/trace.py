@@ -20,7 +20,7 @@ from deploy.checkpoint.rules import Case, config, fail, is_draft, unknown, warn
 from deploy.checkpoint.trace import Trace, trace
 from deploy.findings import Finding
 from deploy.host.remedy import portable
-from deploy.legible import one_line
+from deploy.text.legible import one_line
 
 # Computed anew, the target's own, or for parallel drafting alone.
 HARMLESS = re.compile(r"rotary_emb\.|(^|\.)verifier_(norm|lm_head)\.|mask_hidden")

@@ -1,0 +1,1 @@
+"""Measuring what serves: rounds, whether they are believed, and what they are held against."""

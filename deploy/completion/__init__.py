@@ -1,0 +1,1 @@
+"""What the tab key offers, and how it gets into a shell."""

@@ -1,0 +1,1 @@
+"""Who may change a host: the lease of a running command, and the hold of a person."""

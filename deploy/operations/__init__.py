@@ -1,0 +1,1 @@
+"""What commands do, between the command line and a walk over hosts."""

@@ -1,0 +1,1 @@
+"""A node's server: asked, watched while it starts, told from others, and judged when it is dead."""

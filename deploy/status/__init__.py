@@ -1,0 +1,1 @@
+"""`deploy status`: how what is deployed is doing."""

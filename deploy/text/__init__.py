@@ -1,0 +1,1 @@
+"""Words for people, and from them: safe to show, without secrets, as tables, as times, as command lines."""

@@ -1,0 +1,1 @@
+"""`deploy try`: candidates, the loop, and what became of each."""

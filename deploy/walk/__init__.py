@@ -1,0 +1,1 @@
+"""Replicas on their way through recipes, and who reads what happens."""
