@@ -11,8 +11,10 @@ import pytest
 
 from tests import fleet as hosts
 
-# Who is started in the background has SIGINT ignored, and so would have the commands that tests interrupt.
+# Who is started in the background has SIGINT ignored, and under nohup SIGHUP; so would have the commands that tests
+# interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def _need(reason: str) -> None:

@@ -197,7 +197,7 @@ def crowd(target):
 
 if __name__ == "__main__":
     words = sys.argv[1:]
-    if "-c" not in words and "--child" not in words and os.environ.get("CROWD"):
+    if "-c" not in words and os.environ.get("CROWD"):
         share(os.environ["MEMORY"].split(":"))
         crowd(os.environ["CROWD"])
     fake_server.main(words)

@@ -37,6 +37,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import fake_server  # type: ignore[import-not-found]
+from fake_sglang import answers, server  # type: ignore[import-not-found]
 
 ASKED = os.environ.get("ODD") or "{}"
 ODD = {} if ASKED.startswith("@") else json.loads(ASKED)
@@ -57,7 +58,7 @@ def metrics():
     return "".join(f'vllm:{name}_total{{engine="0",model_name="tiny"}} {value}.0\n' for name, value in pairs)
 
 
-class Server(fake_server.Server):
+class Server(server.Server):
     """With an odd log."""
 
     def _summary(self):
@@ -65,7 +66,7 @@ class Server(fake_server.Server):
         return [*super()._summary(), *((self.log.say, line) for name, line in lines.items() if name in ODD)]
 
 
-class Handler(fake_server.Handler):
+class Handler(answers.Handler):
     """With odd answers."""
 
     def _refused(self, path):
@@ -141,5 +142,5 @@ class Handler(fake_server.Handler):
 
 
 if __name__ == "__main__":
-    fake_server.Server, fake_server.Handler = Server, Handler
+    server.Server, server.Handler = Server, Handler
     fake_server.main(["--model-path" if word == "serve" else word for word in sys.argv[1:]])

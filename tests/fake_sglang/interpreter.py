@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from importlib import metadata
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from fake_sglang.errors import SITE  # type: ignore[import-not-found]
-from fake_sglang.flags import ServerArgs  # type: ignore[import-not-found]
 
+VERSION = "0.5.20"  # the last whose draft cannot be swapped
 MODULES = ("sglang", "sglang.srt", "sglang.srt.server_args")
 
 
@@ -35,6 +37,8 @@ class Installed(metadata.DistributionFinder):
         return None
 
     def exec_module(self, module):
+        from fake_sglang.flags import ServerArgs  # type: ignore[import-not-found]
+
         module.ServerArgs = ServerArgs
 
     def find_distributions(self, context=None):
@@ -55,8 +59,9 @@ class Sglang(metadata.Distribution):
         return Path(path)
 
 
-def interpret(words, version):
+def interpret(words):
     """Play the interpreter: run the code after `-c`."""
+    version = json.loads(os.environ.get("FAKE") or "{}").get("version", VERSION)
     code, sys.argv = words[words.index("-c") + 1], ["-c", *words[words.index("-c") + 2 :]]
     sys.meta_path.insert(0, Installed(version, code))
     exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
