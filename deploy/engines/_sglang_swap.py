@@ -1,7 +1,7 @@
 """How SGLang exchanges a draft's weights while it runs, 0.5.8 to 0.5.23, and where it must not be asked to.
 
 Read in the wheels 0.5.8, .9, .10.post1, .11, .12.post1, .13.post1, .14, .15.post1, .16, .18, .20, .21, .22, .23
-(srt/entrypoints/http_server.py, srt/managers, srt/speculative); run on 0.5.23.
+(srt/entrypoints/http_server.py, srt/managers, srt/speculative); run on 0.5.21, .22 and .23.
 """
 
 from __future__ import annotations

@@ -29,22 +29,19 @@ def dead(tmp_path: Path) -> Callable[[str], str]:
     return make
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
+def test_a_dead_draft_is_refused_and_leaves_what_serves_alone(project: Project, dead) -> None:
+    project.fake()
+    assert project.run("up", "profile=fake").code == 0
+    before = project.status()
+    for name, words in (
         ("no-d2t", "d2t is missing"),
         ("unknown-prefix", "drops tensors of the draft without a word"),
         ("no-lm-head", "lm_head.weight <- nothing: random"),
         ("truncated", "model.safetensors is truncated"),
-    ],
-)
-def test_a_dead_draft_is_refused_and_leaves_what_serves_alone(project: Project, dead, name, words) -> None:
-    project.fake()
-    assert project.run("up", "profile=fake").code == 0
-    before = project.status()
-    done = project.run("restart", "--ckpt", dead(name))
-    assert (done.code, words in done.err, "nothing was touched" in done.err) == (REFUSED, True, True), done.err
-    assert project.status()["pid"] == before["pid"]
+    ):
+        done = project.run("restart", "--ckpt", dead(name))
+        assert (done.code, words in done.err, "nothing was touched" in done.err) == (REFUSED, True, True), done.err
+        assert project.status()["pid"] == before["pid"]
 
 
 def test_a_dead_draft_that_is_waived_is_served_and_the_gate_tells(project: Project, dead) -> None:

@@ -25,7 +25,7 @@ def waives_what_is_no_check(manifest: Path) -> None:
     manifest.write_text(json.dumps(said))
 
 
-@pytest.mark.parametrize("failures", [0, 1, 2])
+@pytest.mark.parametrize("failures", [0, pytest.param(1, marks=pytest.mark.full), 2])
 def test_it_goes_back_to_the_last_good_run(project: Project, tmp_path: Path, failures: int) -> None:
     project.fake()
     assert project.run("up", "profile=fake").code == 0
