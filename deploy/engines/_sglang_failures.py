@@ -1,4 +1,4 @@
-"""SGLang's known failures, 0.5.8 to 0.5.23, as a table for `_table.rows`; the names are those of troubleshooting.md.
+"""SGLang's known failures, 0.5.8 to 0.5.23, as a table for `_table.rows`; the names are those of docs/failures.md.
 
 NAME  regular expression of the line        NAME~: a consequence of a failure elsewhere; any cause beats it
     what it means                           NAME@phase: only while the rank was in that phase

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from deploy import render
-from deploy.text.legible import one_line
 from deploy.runs import figures
 from deploy.runs.comparing import Change, Compared, Differences, Took
 from deploy.runs.kept import Kept
+from deploy.text.legible import one_line
 
 WIDEST = 60  # characters of a value
 MOST = 40  # changes of one section; --json has all
@@ -80,7 +80,13 @@ def _more(one: Took) -> str:
 
 def _measured(found: Differences) -> Iterator[Styled]:
     rows = [
-        (one.name, figures.text(one.name, one.a), figures.text(one.name, one.b), figures.ratio(one.ratio), word(one, judged=not found.incomparable))
+        (
+            one.name,
+            figures.text(one.name, one.a),
+            figures.text(one.name, one.b),
+            figures.ratio(one.ratio),
+            word(one, judged=not found.incomparable),
+        )
         for one in found.bench
     ]
     yield from _table("measured", ("", "A", "B", "B / A", ""), rows, [COLOURS[one.verdict] for one in found.bench])
@@ -100,7 +106,9 @@ def word(one: Compared, *, judged: bool) -> str:
     return "same, within the noise" if one.verdict == "same" else one.verdict
 
 
-def _table(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]], colours: Sequence[str]) -> Iterator[Styled]:
+def _table(
+    title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]], colours: Sequence[str]
+) -> Iterator[Styled]:
     if not rows:
         return
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]

@@ -13,8 +13,8 @@ from deploy.record import RunSummary
 class Wanted:
     """What a run must be like; what is empty may be anything.
 
-    `host` may be a pattern (gpu*), `since` is in seconds since the epoch, `ckpt` the beginning of the draft's digest, or
-    its path as it was given. `failed`: it ended with another exit code than 0, or did not end at all.
+    `host` may be a pattern (gpu*), `since` is in seconds since the epoch, `ckpt` the beginning of the draft's digest,
+    or its path as it was given. `failed`: it ended with another exit code than 0, or did not end at all.
     """
 
     profile: str | None = None

@@ -74,7 +74,10 @@ class Differences:
         """Sections of {key, a, b}; steps and phases of {name, a, b}; bench of {name, a, b, ratio, verdict}."""
         figures = [
             {"name": one.name, "verdict": one.verdict}
-            | {side: figure and figure.model_dump() for side, figure in (("a", one.a), ("b", one.b), ("ratio", one.ratio))}
+            | {
+                side: figure and figure.model_dump()
+                for side, figure in (("a", one.a), ("b", one.b), ("ratio", one.ratio))
+            }
             for one in self.bench
         ]
         return {

@@ -27,7 +27,7 @@ def text(name: str, figure: Figure | None) -> str:
 
 
 def ratio(figure: Figure | None) -> str:
-    """`0.52 (0.50 to 0.54)`; "-" where there is none. A band of more than a hundredfold says nothing, and is not told."""
+    """`0.52 (0.50 to 0.54)`; "-" where there is none. A band beyond a hundredfold says nothing, and is not told."""
     if figure is None:
         return "-"
     untold = figure.low is None or figure.high is None or figure.high > MOST

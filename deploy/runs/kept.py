@@ -172,7 +172,5 @@ def _phases(events: tuple[Event, ...]) -> dict[str, dict[str, float]]:
     for event in events:
         told = event.facts.get("phases")
         if event.host and isinstance(told, Mapping):
-            found[event.host] = {
-                str(name): float(took) for name, took in told.items() if isinstance(took, int | float)
-            }
+            found[event.host] = {str(name): float(took) for name, took in told.items() if isinstance(took, int | float)}
     return found

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from typing import Any
 
 from deploy import render
-from deploy.text.legible import one_line
 from deploy.measuring.measurement import Acceptance, Figure, Measurement, Rung, Share
 from deploy.runs import figures
 from deploy.runs.kept import Kept
+from deploy.text.legible import one_line
 
 LITTLE = 0.05  # seconds: phases that took less are not told beside those that took more
 

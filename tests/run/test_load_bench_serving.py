@@ -1,6 +1,6 @@
 """The engine's own bench client as a load generator: what it is told, what is made of its output, what is left of it.
 
-A stand-in plays the engine's interpreter; the real client is heard in tests/engine/test_bench_client.py.
+A stand-in plays the engine's interpreter; the real client runs beside ours in benchmarks/client.py.
 """
 
 from __future__ import annotations
