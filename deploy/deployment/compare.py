@@ -118,14 +118,21 @@ def _command(old: Mapping[str, list[str]], new: Mapping[str, list[str]]) -> Iter
     """`--port 30000 -> 30001` for each flag that has another value, then those that one of them has alone."""
     for flag in old:
         if flag in new and old[flag] != new[flag]:
-            was, will = (" ".join(values) or NOTHING for values in (old[flag], new[flag]))
+            was, will = (" ".join(_told(flag, values)[1:]) or NOTHING for values in (old[flag], new[flag]))
             yield f"{flag} {was} -> {will}".lstrip()
     gone, come = (
-        " ".join(word for flag in one if flag not in other for word in (flag, *one[flag]))
+        " ".join(word for flag in one if flag not in other for word in _told(flag, one[flag]))
         for one, other in ((old, new), (new, old))
     )
     if gone or come:
         yield f"{gone or NOTHING} -> {come or NOTHING}"
+
+
+def _told(flag: str, values: list[str]) -> list[str]:
+    """A flag and its values, without what is secret."""
+    if scrub.is_secret(flag):
+        return [flag, *(scrub.HIDDEN for _ in values)]
+    return scrub.words([flag, *values])
 
 
 def flags(argv: Sequence[words.Word]) -> dict[str, list[str]]:
@@ -148,6 +155,11 @@ def _shown(word: words.Word) -> str:
 def _changed(kind: str, old: Mapping[str, str], new: Mapping[str, str], *, shown: bool = True) -> Iterator[str]:
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
-            told = shown and not scrub.is_secret(name)
-            values = f": {json.dumps(old.get(name))} -> {json.dumps(new.get(name))}" if told else ""
+            was, will = (_open(name, values.get(name)) for values in (old, new))
+            values = f": {json.dumps(was)} -> {json.dumps(will)}" if shown and not scrub.is_secret(name) else ""
             yield f"{kind} {name} differs{values}"
+
+
+def _open(name: str, value: str | None) -> str | None:
+    """A variable's value, without what is secret in it."""
+    return None if value is None else scrub.words([f"{name}={value}"])[0].removeprefix(f"{name}=")

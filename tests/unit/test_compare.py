@@ -113,9 +113,27 @@ def test_words_in_another_order_are_said():
     assert decide(two, running(manifest(one))).why == "the command's words stand in another order"
 
 
-def test_what_is_a_secret_by_its_name_differs_without_being_shown():
-    one, other = (wished(f"+env.SOME_TOKEN={told}") for told in ("plugh", "xyzzy"))
-    assert decide(other, running(manifest(one))).why == "environment SOME_TOKEN differs"
+HIDDEN = [
+    ("+env.SOME_TOKEN={}", "environment SOME_TOKEN differs"),
+    (
+        "+env.HTTPS_PROXY=http://me:{}@proxy.example:3128",
+        'environment HTTPS_PROXY differs: "http://***@proxy.example:3128" -> "http://***@proxy.example:3128"',
+    ),
+    ("args.admin-api-key={}", "the command differs: --admin-api-key *** -> ***"),
+    ("args.ssl-keyfile-password={}", "the command differs: --ssl-keyfile-password *** -> ***"),
+]
+
+
+@pytest.mark.parametrize(("word", "said"), HIDDEN, ids=[word for word, _ in HIDDEN])
+def test_what_is_a_secret_by_its_name_differs_without_being_shown(word, said):
+    one, other = (wished(word.format(told)) for told in ("plugh", "xyzzy"))
+    assert decide(other, running(manifest(one))).why == said
+
+
+@pytest.mark.parametrize("word", ["args.admin-api-key=plugh", "args.hf-token=plugh"])
+def test_nor_is_it_where_one_of_them_has_it_alone(word):
+    for one, other in ((wished(), wished(word)), (wished(word), wished())):
+        assert "plugh" not in decide(other, running(manifest(one))).why
 
 
 def test_a_file_of_the_engine_differs_without_being_shown():
