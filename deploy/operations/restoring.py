@@ -83,9 +83,9 @@ def stays(deployment: str, session: Session) -> None:
 
 
 def serves(runs: Mapping[str, Run], deployment: str, session: Session) -> bool:
-    """Whether these very runs are what their hosts have, and live as they did."""
+    """Whether these very runs are what their hosts have, and live as they did; what is torn lives, and serves not."""
     now = {name: session.machines[name].current(deployment) for name in runs}
-    return all(one and (one.id, one.alive, one.stopped) == _life(runs[name]) for name, one in now.items())
+    return all(one and not one.torn and _life(one) == _life(runs[name]) for name, one in now.items())
 
 
 def _life(run: Run) -> tuple[str, bool, str]:

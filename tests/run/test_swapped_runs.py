@@ -126,15 +126,25 @@ def test_a_server_that_dies_of_an_exchange_is_explained_and_restarted(project, t
     assert not Path(now["folder"], "pid").is_symlink()
 
 
+def tear(run: dict[str, Any]) -> None:
+    Path(run["folder"], "swap.json").write_text('{"new": "r3", "shm": "torch_1_x_", "since": 0}')
+
+
 def test_a_torn_one_is_told_as_such_and_replaced(project, served, tmp_path):
-    exchanged(project, tmp_path / "two")
-    Path(served["folder"], "swap.json").write_text('{"new": "r3", "shm": "torch_1_x_", "since": 0}')
+    second = exchanged(project, tmp_path / "two")
+    tear(served)
     torn = project.status()
     assert (torn["state"], torn["loaded"], torn["pid"]) == ("torn", None, served["pid"])
     for command in (("smoke",), ("ask", "Who?")):
         refused = project.run(*command)
         assert (refused.code, "an exchange of its draft broke off" in refused.err) == (7, True), refused.err
     assert "torn  an exchange of its draft broke off" in project.run("explain").out
+    (marked.draft(tmp_path / "broken", 3.0) / "model.safetensors").write_bytes(b"")
+    tried = project.run("try", str(tmp_path / "broken"), "--json")
+    back = project.status()
+    assert (tried.code, back["state"], back["loaded"]) == (5, "serving", second["loaded"]), "torn is not served"
+    assert tried.json["left"] == {"what": "before", "of": second["run"], "run": back["run"]}
+    tear(back)
     mended = project.run("up", "profile=fake", "-y", "--json")
     assert (mended.code, mended.json["verdict"]["mode"]) == (0, "replace"), mended.err
     now = project.status()
