@@ -84,11 +84,12 @@ def _made(before: Before, plain: Plan, options: Options, session: Session) -> Ma
     """
     teach(session, failures.load(home(options)))
     run = f"{record.new_id()}-baseline"
-    asked = Asked(session.command, before.found.words(), before.found.ckpt(), before.run if before.alive else "")
+    asked = Asked(session.command, before.found.words(), before.found.ckpt())
     for node in plain.nodes:
         secret.values(node)  # a missing one is told before anything is touched
         remote = session.remotes[node.host.name]
-        remote.place = place(node, run, session, asked, key=key(node, None, remote))
+        wished = replace(asked, instead=before.instead.get(node.host.name, ""))
+        remote.place = place(node, run, session, wished, key=key(node, None, remote))
     courses = [course(replica, BASELINE, session, trial=True) for replica in plain.replicas]
     session.emit("decided", "the same without speculation, to be measured", mode="replace", hosts=list(session.remotes))
     done = walking.walked(courses, plain, options, session, run)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 
 import click
 
@@ -32,13 +33,13 @@ from deploy.wish import Wish
 class How:
     """How what is wished comes to run: `fresh` replaces even what already serves it, `hot` says whether a draft may be
     exchanged in the running server. Of a `trial` it is for who tells it to decide what becomes of a failure, and to
-    bring the run `instead` back.
+    bring the runs `instead`, by host, back.
     """
 
     fresh: bool = False
     hot: Hot = "never"
     trial: bool = False
-    instead: str = ""
+    instead: Mapping[str, str] = field(default_factory=dict)
 
 
 def bring_up(wish: Wish, options: Options, session: Session, how: How) -> int:
@@ -80,7 +81,7 @@ def teach(session: Session, known: tuple[Signature, ...]) -> None:
 
 def _course(replica: Replica, run: str, wish: Wish, session: Session, how: How) -> Course:
     """Decide between replacing and verifying, and give each host its place."""
-    asked = Asked(session.command, wish.words, wish.ckpt, how.instead)
+    asked = Asked(session.command, wish.words, wish.ckpt, how.instead.get(replica.head.host.name, ""))
     places = {node.host.name: place(node, run, session, asked) for node in replica.nodes}
     decision = compare.decide([(node, places[node.host.name]) for node in replica.nodes])
     verify = decision.mode == "verify" and not how.fresh

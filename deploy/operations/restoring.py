@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from deploy import record
@@ -16,6 +16,7 @@ from deploy.operations import running
 from deploy.operations.deploying import course, teach
 from deploy.operations.running import Running
 from deploy.options import Options
+from deploy.plan import Plan, Replica
 from deploy.project import home
 from deploy.remote import Remote
 from deploy.swapping import Hot
@@ -39,6 +40,16 @@ class Before:
     def run(self) -> str:
         return next(iter(self.found.runs.values())).id
 
+    @property
+    def ids(self) -> frozenset[str]:
+        """Replicas that were started apart have runs of their own."""
+        return frozenset(run.id for run in self.found.runs.values())
+
+    @property
+    def instead(self) -> dict[str, str]:
+        """By host, what is to be brought back from what is tried in its place."""
+        return {name: run.id for name, run in self.found.runs.items()} if self.alive else {}
+
 
 def seen(found: Running, session: Session) -> Before:
     """What is there now, on locked hosts; `found` may be what a broken off trial was to bring back (`meant`)."""
@@ -58,17 +69,17 @@ def meant(found: Running, session: Session) -> Running:
     """What is to run, on locked hosts: where the client of a trial was killed, not what it left, but the run in whose
     place that is. What was left is that itself where its hosts have the other one not any more.
     """
-    ids = {name: run.instead for name, run in found.runs.items()}
-    if not all(ids.values()):
+    ids = {name: run.instead for name, run in found.runs.items() if run.instead}  # none where it was never reached
+    if not ids:
         return found
     remotes, machines = session.remotes, session.machines
     runs = {name: state.one(remotes[name], f"{machines[name].root}/{found.name}/runs/{ids[name]}") for name in ids}
     whole = {name: run for name, run in runs.items() if run and run.node}
     if len(whole) < len(runs):
         return found
-    left = next(iter(found.runs.values()))
+    left = found.runs[next(iter(ids))]
     session.emit("noted", f"run {left.id} was only tried, and left by a client that died: run {left.instead} is meant")
-    return replace(found, runs=whole)
+    return replace(found, runs={**found.runs, **whole})
 
 
 def stays(deployment: str, session: Session) -> None:
@@ -88,15 +99,19 @@ def serves(runs: Mapping[str, Run], deployment: str, session: Session) -> bool:
     return all(one and not one.torn and _life(one) == _life(runs[name]) for name, one in now.items())
 
 
+def _serves(replica: Replica, found: Running, session: Session) -> bool:
+    return serves({node.host.name: found.runs[node.host.name] for node in replica.nodes}, found.name, session)
+
+
 def _life(run: Run) -> tuple[str, bool, str]:
     return run.id, run.alive, run.stopped
 
 
-def on_trial(session: Session, deployment: str, kept: str) -> None:
-    """Let what runs now, but for the run `kept`, not become what a rollback goes to: it is only tried."""
+def on_trial(session: Session, deployment: str, kept: Collection[str]) -> None:
+    """Let what runs now, but for the runs `kept`, not become what a rollback goes to: it is only tried."""
     for name, machine in session.machines.items():
         found = machine.deployments.get(deployment)
-        if found and found.current and found.current.id != kept:
+        if found and found.current and found.current.id not in kept:
             tried = replace(found, current=replace(found.current, verdict=None))
             session.machines[name] = replace(machine, deployments={**machine.deployments, deployment: tried})
 
@@ -110,7 +125,7 @@ def restored(before: Before, options: Options, session: Session, hot: Hot = "nev
     name, done = before.found.name, None
     if before.alive and not serves(before.found.runs, name, session):
         session.emit("noted", f"run {before.run} is brought back")
-        done = again(before.found, before.run, options, session, hot)
+        done = again(before.found, before.ids, options, session, hot)
     elif not before.alive and any(_lives(session, name, host) for host in before.found.runs):
         session.emit("noted", "nothing ran before: what was tried is ended")
         done = ended(name, options, session)
@@ -120,15 +135,22 @@ def restored(before: Before, options: Options, session: Session, hot: Hot = "nev
     return done
 
 
-def again(found: Running, kept: str, options: Options, session: Session, hot: Hot = "never") -> Walked:
-    """Start these runs again, through the smoke test; what they measured is theirs still. Hosts were just renewed."""
+def again(found: Running, kept: Collection[str], options: Options, session: Session, hot: Hot = "never") -> Walked:
+    """Start these runs again, through the smoke test; what they measured is theirs still. Hosts were just renewed.
+
+    A replica that serves its run is left alone: it may take long to load.
+    """
     run = f"{record.new_id()}-again"
     on_trial(session, found.name, kept)
     teach(session, failures.load(home(options)))
-    for name, source in found.runs.items():
+    replicas = found.plan().replicas
+    plan = Plan(found.name, tuple(one for one in replicas if not _serves(one, found, session)))
+    if alone := [one.head.host.name for one in replicas if one not in plan.replicas]:
+        session.emit("noted", f"{', '.join(alone)}: it never stopped serving there, and is left alone")
+    for name in (node.host.name for node in plan.nodes):
+        source = found.runs[name]
         said = str((source.manifest or {}).get("command", session.command))
         rollback.prepared(Place(session.machines[name], found.name, run, source=source), session.remotes[name], said)
-    plan = found.plan()
     hot = "try" if hot == "only" else hot  # what was tried need not be exchangeable for it
     courses = [course(replica, AGAIN, session, trial=True, hot=hot) for replica in plan.replicas]
     return walking.walked(courses, plan, options, session, run)

@@ -78,8 +78,8 @@ class Trial:
         return f"; about {seconds / 60:.0f} min left" if seconds >= 60 else ""
 
     def _one(self, candidate: Candidate, wanted: Wish) -> Tried:
-        restoring.on_trial(self.session, self.deployment, self.before.run if self.before else "")
-        instead = self.before.run if self.before and self.before.alive else ""
+        restoring.on_trial(self.session, self.deployment, self._kept)
+        instead = self.before.instead if self.before else {}
         done = deploying.brought_up(wanted, self.options, self.session, How(hot=self.hot, trial=True, instead=instead))
         why = "; ".join(dict.fromkeys(word for failure in done.failures for word in tried.reasons(failure)))
         self.session.renew()
@@ -91,6 +91,11 @@ class Trial:
         found = {name: self.session.machines[name].current(self.deployment) for name in hosts}
         return {name: run for name, run in found.items() if run}
 
+    @property
+    def _kept(self) -> frozenset[str]:
+        """The runs that a rollback may go to, unlike what is only tried."""
+        return self.before.ids if self.before else frozenset()
+
     def leave(self, wanted: str) -> Left:
         """Let the best one run, or what ran before; DeployError where that is not what runs then."""
         stopped = self.tried[-1].code == Interrupted.exit_code
@@ -99,21 +104,23 @@ class Trial:
         best = tried.best(self.tried) if wanted == "best" and not stopped else None
         if best is None:
             return self._back()
-        if self.before and self._ids(best.runs) == {self.before.run}:
+        if self.before and self._ids(best.runs) == self.before.ids:
             return replace(self._back(), what="best", of=best.run)
         if restoring.serves(best.runs, self.deployment, self.session):
             restoring.stays(self.deployment, self.session)
             return Left("best", best.run, best.run)
         self.session.emit("noted", f"the best is {best.candidate.name}: its run is started again")
         hosts = {name: self.session.remotes[name].host for name in best.runs}
-        kept = self.before.run if self.before else ""
-        done = restoring.again(Running(self.deployment, best.runs, hosts), kept, self.options, self.session, self.hot)
+        found = Running(self.deployment, best.runs, hosts)
+        done = restoring.again(found, self._kept, self.options, self.session, self.hot)
         if done.code:
             raise DeployError(
                 f"{best.candidate.name}, the best candidate, did not start again",
                 evidence="\n".join(failure["what"] for failure in done.failures),
                 remedy="deploy status says what runs",
             )
+        self.session.renew()
+        restoring.stays(self.deployment, self.session)  # where it serves still
         return Left("best", best.run, done.run)
 
     def _last(self) -> Left:
@@ -121,8 +128,9 @@ class Trial:
         self.session.renew()
         restoring.stays(self.deployment, self.session)
         now = self._ids(self._runs(list(self.session.machines)))
-        if self.before and now == {self.before.run}:
-            return Left("before", self.before.run, self.before.run)
+        if self.before and now == self.before.ids:
+            serves = restoring.serves(self.before.found.runs, self.deployment, self.session)
+            return self._as_before(self.before) if serves else Left("nothing")
         owner = next((one for one in self.tried if one.run and self._ids(one.runs) == now), None)
         return Left("last", owner.run, owner.run) if owner else Left("nothing")
 
@@ -130,12 +138,15 @@ class Trial:
     def _ids(runs: Mapping[str, Run]) -> set[str]:
         return {run.id for run in runs.values()}
 
+    @staticmethod
+    def _as_before(before: Before, back: str = "") -> Left:
+        return Left("before", before.run, back or before.run) if before.alive else Left("nothing")
+
     def _back(self) -> Left:
         self.session.renew()
         if self.before:
             done = restoring.restored(self.before, self.options, self.session, self.hot)
-            back = restoring.demanded(self.before, done)
-            return Left("before", self.before.run, back or self.before.run)
+            return self._as_before(self.before, restoring.demanded(self.before, done))
         if running.deployments(self.session).get(self.deployment):
             restoring.ended(self.deployment, self.options, self.session)
         return Left("nothing")

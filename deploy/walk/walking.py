@@ -25,6 +25,8 @@ from deploy.walk.readers import Readers
 from deploy.walk.recipe import IN_PLACE, PROVE, REPLACE, VERIFY, taken
 from deploy.walk.session import Session
 
+HEAVIEST = ("replace", "swap", "verify")  # of several replicas, what was the most to any of them is told
+
 
 @dataclass(frozen=True)
 class Walked:
@@ -128,7 +130,8 @@ def _summary(courses: list[Course], readers: Readers) -> dict[str, Any]:
     modes = [_mode(course) for course in courses if course.recipe in (VERIFY, REPLACE, IN_PLACE[REPLACE])]
     waived = {e.facts["check"] for e in readers.told if e.facts.get("waived") and e.facts["verdict"] == "FAIL"}
     gates: Mapping[str, Any] = verdicts[-1] if verdicts else {}
-    found = {"mode": modes[0] if modes else None, "waived": sorted(waived), **gates}
+    mode = next((mode for mode in HEAVIEST if mode in modes), None)
+    found = {"mode": mode, "waived": sorted(waived), **gates}
     return {"verdict": {name: value for name, value in found.items() if value not in (None, [])}}
 
 
@@ -136,7 +139,7 @@ def _mode(course: Course) -> str:
     """As what it ended: an exchange may have become a restart."""
     if course.recipe is VERIFY:
         return "verify"
-    return "swap" if "swap" in course.done else "replace"
+    return "swap" if course.recipe is not REPLACE and "stop" not in course.done else "replace"
 
 
 def _told(failures: list[Failure]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 from deploy.events import GONE_BACK
 from tests import marked
-from tests.project import SWAPPABLE, Project, until, with_run
+from tests.project import SWAPPABLE, Project, ended, free_port, until, with_run
 
 
 def first(project: Project, folder: Path, **fake: Any) -> dict[str, Any]:
@@ -124,6 +125,46 @@ def test_a_server_that_dies_of_an_exchange_is_explained_and_restarted(project, t
     now = project.status()
     assert (now["state"], now["server"], with_run(before["run"])) == ("serving", now["run"], [])
     assert not Path(now["folder"], "pid").is_symlink()
+
+
+def test_a_replica_that_kept_its_draft_is_left_alone_on_the_way_back(tmp_path):
+    """Of two, the one on b takes no other draft."""
+    refuses = {"a": {}, "b": {"faults": {"/pause_generation": "refuse"}}}
+    hosts = {
+        name: {
+            "transport": "local",
+            "work": str(tmp_path / name / "work"),
+            "lock": str(tmp_path / f"{name}.lock"),
+            "set": {"port": free_port(), "env.FAKE": json.dumps({"lifetime": 120, **fake})},
+        }
+        for name, fake in refuses.items()
+    }
+    project = Project(tmp_path / "project", hosts, lease=3.0)
+    try:
+        first(project, tmp_path)
+        two = str(tmp_path / "two")
+        a, b = project.run("status", "--json").json
+        tried = project.run("try", two, "--hot", "--json")
+        assert (tried.code, tried.json["left"]["what"]) == (7, "before"), tried.err
+        back, kept = project.run("status", "--json").json
+        assert (kept["run"], kept["pid"], back["pid"], back["loaded"]) == (b["run"], b["pid"], a["pid"], a["loaded"])
+
+        with project.started("try", two, "--hot", "bench.rounds=99") as process:
+            why = until(lambda: project.status()["why"], what="it is exchanged")
+            process.kill()
+        assert f"tried in place of run {back['run']}:" in why
+        again = project.run("try", two, "--hot", "--json")
+        assert f"run {back['run']} is meant" in again.err
+        back, kept = project.run("status", "--json").json
+        assert (kept["pid"], back["pid"], back["loaded"]) == (b["pid"], a["pid"], a["loaded"]), again.err
+
+        both = project.run("restart", "--ckpt", two, "--json")
+        now, other = project.run("status", "--json").json
+        assert (now["pid"] == a["pid"], other["pid"] == b["pid"]) == (True, False), both.err
+        assert both.json["verdict"]["mode"] == "replace", "the most that was done to any of them"
+    finally:
+        ended(tmp_path / "a")
+        ended(tmp_path / "b")
 
 
 def tear(run: dict[str, Any]) -> None:
