@@ -185,7 +185,8 @@ def attempt(options: Options, session: Session, leave: str, hot: Hot) -> int:
 
 def _past(found: Running, session: Session) -> Past:
     for node in found.plan().nodes if found.told else ():
-        running.placed(node, session)
+        remote = running.placed(node, session)  # of a broken off trial: of its candidate, which is not what is meant
+        remote.place = replace(remote.place, run=found.runs[node.host.name].id)
     first = next(iter(found.runs.values()))
     return Past(first.id, first.good, slowest(found.runs, session) if found.told else None)
 

@@ -103,6 +103,9 @@ def test_what_a_killed_client_left_is_only_tried(project: Project, again: str) -
     words = [fakes({"accept_length": 1.0}, {"die_at": "kv"}), "--json"] if again == "try" else []
     done = project.run(again, *words)
     assert done.code == 9, done.err
+    if again == "try":
+        told = done.json["before"]
+        assert (told["run"], round(told["accept_length"]["value"])) == (before["run"], 3), "its own, not what was left"
     now = project.status()
     assert (now["state"], now["why"], with_run(before["run"])) == ("serving", "", [])
     assert now["drift"] == before["drift"]
