@@ -77,6 +77,26 @@ def ratio(top: Figure, bottom: Figure, confidence: float = CONFIDENCE) -> Figure
     return Figure(value=value, low=value / off, high=value * off)
 
 
+def telling(top: Figure, bottom: Figure, most: int) -> int | None:
+    """How many rounds of each, more than there are, would as likely as not show that their ratio is not 1, if it is
+    what they tell. None where that takes more than `most`.
+
+    A band goes with the root of the rounds, and with what they tell of their spread: of two rounds that is next to
+    nothing, so a few more make much of it. Known by those of one alone, which is on the safe side.
+    """
+    now, one, other = max(len(top.rounds), len(bottom.rounds)), noise(top.rounds), noise(bottom.rounds)
+    if bottom.value <= 0 or top.value <= 0:
+        return None
+    off = abs(math.log(top.value / bottom.value))
+    if one is None or other is None:
+        return max(2, now + 1) if off else None  # the fewest that tell a spread
+    errors = (
+        known.error * math.sqrt(known.freedom + 1) / value for known, value in ((one, top.value), (other, bottom.value))
+    )
+    spread = math.hypot(*errors)
+    return next((n for n in range(now + 1, most + 1) if Noise(spread / math.sqrt(n), n - 1).margin() < off), None)
+
+
 def share(pairs: Iterable[tuple[int, int]], confidence: float = CONFIDENCE) -> tuple[float, float | None, float | None]:
     """(accept length, low, high) of (accepted drafts, verify steps), one pair for each request.
 

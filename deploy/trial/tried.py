@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -135,26 +134,25 @@ def beside(tried: Sequence[Tried]) -> list[str]:
     first = best(tried)
     if first is None or first.tok_s is None:
         return []
-    near, wanted = [], 0.0
+    near: list[tuple[str, int | None]] = []  # and how many rounds would tell
     for one in tried:
         if one is first or one.code or not one.tok_s or not (ratio := statistics.ratio(first.tok_s, one.tok_s)):
             continue
         if ratio.low is None or ratio.low <= 1:  # without a band nobody can tell them apart
-            near.append(one.candidate.name)
-            wanted = max(wanted, len(first.tok_s.rounds) * _more(ratio))
+            near.append((one.candidate.name, statistics.telling(first.tok_s, one.tok_s, MOST)))
     if not near:
         return []
-    rounds = math.ceil(wanted) if wanted <= MOST else 0
-    advice = f"bench.rounds={rounds} may tell them apart" if rounds else "take them for equally fast"
-    return [f"within the noise of {first.candidate.name}: {', '.join(near)}", f"-> {advice}"]
+    return [f"within the noise of {first.candidate.name}: {', '.join(name for name, _ in near)}", f"-> {_advice(near)}"]
 
 
-def _more(ratio: Figure) -> float:
-    """How many times as many rounds make the band so narrow that 1 lies outside it: a band goes with their root."""
-    off = math.log(ratio.value)
-    if not off:
-        return math.inf
-    return (math.log(ratio.high / ratio.value) / off) ** 2 if ratio.high else 2.0
+def _advice(near: Sequence[tuple[str, int | None]]) -> str:
+    told, alike = [name for name, rounds in near if rounds], [name for name, rounds in near if not rounds]
+    if not told:
+        return "take them for equally fast"
+    more = f"bench.rounds={max(rounds for _, rounds in near if rounds)} may tell"
+    if not alike:
+        return f"{more} them apart"
+    return f"{more} {', '.join(told)} from it; take {', '.join(alike)} for equally fast"
 
 
 def document(tried: Sequence[Tried], left: Left, before: Past | None, exit_code: int) -> dict[str, Any]:

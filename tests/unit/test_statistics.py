@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 from math import inf, isclose
-from statistics import fmean
+from statistics import fmean, stdev
 
 import pytest
 
@@ -74,6 +74,34 @@ def test_long_answers_weigh_more():
 
 def test_nothing_accepted_has_no_noise():
     assert statistics.share([(0, 64)] * 8) == (1.0, 1.0, 1.0)
+
+
+# rounds of two, and how many of each would tell which is faster
+FEW: dict[str, tuple[list[float], list[float], int | None]] = {
+    "two, one of them wild": ([100, 112], [99, 100], 9),
+    "two": ([100, 106], [98, 104], 38),
+    "three": ([100, 103, 106], [98, 101, 104], 20),
+    "five": ([100, 104, 108, 102, 106], [96, 104, 100, 98, 102], 8),
+    "one, which tells no spread": ([100], [99, 98], 3),
+    "too close": ([100, 106], [99.9, 106], None),
+    "alike": ([100, 106], [100, 106], None),
+    "nothing": ([100, 106], [0, 0], None),
+}
+
+
+@pytest.mark.parametrize(("top", "bottom", "rounds"), FEW.values(), ids=list(FEW))
+def test_so_many_rounds_find_a_difference_as_often_as_not(top, bottom, rounds):
+    assert statistics.telling(statistics.figure(top), statistics.figure(bottom), 128) == rounds
+    if rounds is None or len(top) == 1:
+        return
+    draw, found = random.Random(4), []
+    for _ in range(1000):
+        one, other = (
+            statistics.figure(draw.gauss(fmean(known), stdev(known)) for _ in range(rounds)) for known in (top, bottom)
+        )
+        ratio = statistics.ratio(one, other)
+        found.append(ratio is not None and ratio.low is not None and ratio.low > 1)
+    assert 0.5 <= fmean(found) <= 0.75
 
 
 @pytest.mark.parametrize("pairs", [[(3, 2)], [(3, 2), (0, 0)]], ids=["one", "one-of-two"])
