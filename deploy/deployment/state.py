@@ -24,6 +24,7 @@ from deploy.plan import Node
 from deploy.remote import Remote
 
 TORN = "an exchange of its draft broke off: it is paused, and which one is loaded is not known"
+SWAPPING = "its draft is exchanged just now, and requests wait"
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def _on_host(
 def _torn(account: Account, run: Run, busy: str) -> Account:
     """Of a server that is paused: its log has nothing of why."""
     if busy:
-        return replace(account, how=f"{account.how}; its draft is exchanged just now, and requests wait: {busy}")
+        return replace(account, how=f"{account.how}; {state.SWAPPING}: {busy}")
     remedy = f"deploy restart profile={run.node.deployment}" if run.node else "deploy restart"
     return replace(account, told=Explanation("torn", state.TORN, remedy, ""))
 

@@ -132,7 +132,7 @@ def derive(run: Run, doing: Doing, node: Node | None, busy: str = "") -> tuple[S
     if run.stopped:
         return _answers(doing, node)[0], f"told to end, {run.stopped}"
     if run.torn and busy:
-        return "swapping", f"its draft is exchanged, and requests wait: {busy}"
+        return "swapping", f"{state.SWAPPING}: {busy}"
     if run.torn:
         return "torn", state.TORN
     return _answers(doing, node)

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from deploy.deployment import state, weights
+from deploy.deployment.state import Run
 from deploy.engines import Loaded
 from deploy.errors import NotReady
 from deploy.findings import Finding
@@ -18,8 +19,7 @@ def health(node: Node, remote: Remote) -> str:
     """Prove that what answers is what was launched"""
     current = remote.place.current
     if remote.place.adopted and current and current.torn:
-        remedy = f"deploy restart profile={node.deployment}"
-        raise NotReady(f"{remote.host.name}: run {current.id}: {state.TORN}", remedy=remedy)
+        raise _torn(node, remote, current)
     before = identity.look(node, remote)
     if node.rank:  # nobody asks it anything; what it is, its processes show
         _tell(remote, before.findings, before)
@@ -43,6 +43,14 @@ def health(node: Node, remote: Remote) -> str:
     findings = [*after.findings, *_checkpoints(node, remote, wished, after.paths)]
     _tell(remote, findings, after, served=node.served_name, loaded=asdict(loaded) if loaded else None)
     return f"serves {node.served_name}, by pid {_pids(after)}"
+
+
+def _torn(node: Node, remote: Remote, current: Run) -> NotReady:
+    """Of a server that is paused: who holds no lock may meet an exchange that somebody else is at, and all is well."""
+    what, busy = f"{remote.host.name}: run {current.id}", remote.place.machine.busy
+    if remote.lease is None and busy:
+        return NotReady(f"{what}: {state.SWAPPING}: {busy}", remedy="deploy status says when it serves again")
+    return NotReady(f"{what}: {state.TORN}", remedy=f"deploy restart profile={node.deployment}")
 
 
 def _pids(serving: Serving) -> str:
