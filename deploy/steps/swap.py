@@ -7,6 +7,7 @@ from typing import Any
 
 from deploy import host, swapping
 from deploy.deployment import described, state, weights
+from deploy.deployment.releases import LINK
 from deploy.deployment.state import Run
 from deploy.errors import Locked, NotSwapped, RemoteFailed
 from deploy.plan import Node
@@ -51,7 +52,9 @@ def swap(node: Node, remote: Remote) -> str:
     remote.change(SHARE, place.folder, f"../{current.server.rpartition('/')[2]}", *TELLING)
     try:
         answer = _exchanged(node, remote, current, sent)
-    except NotSwapped:
+    except NotSwapped as error:
+        if error.torn:  # it may be linked already, and without `pid` nobody would find the paused server by it
+            remote.change(LINK, f"runs/{current.id}", f"{place.deployment_folder}/current")
         remote.change(UNSHARE, place.folder, weights.NAME, *TELLING)  # what is launched in this folder has its own
         raise
     launched, told = current.server.rpartition("/")[2], {name: answer.get(name) for name in ("bytes", "seconds", "why")}
@@ -103,7 +106,7 @@ def _torn(node: Node, remote: Remote, current: Run, why: str) -> NotSwapped:
         run = state.one(remote, current.folder)
         dead = death.of(run, node, remote) if run else None
         if not dead:
-            remote.pause(GLANCE)
+            time.sleep(GLANCE)  # no pause: who interrupts is told all the same what it has left
     if dead:
         what = "the server died while its draft was exchanged"
         why = "\n".join(filter(None, (why, dead.what, dead.evidence)))

@@ -31,7 +31,7 @@ class Course:
 
     A `trial` is one of several walks: what becomes of a failure is decided after the last one. `otherwise` is the
     recipe that it goes on with where its draft cannot be exchanged in the running server: for a `stubborn` one only
-    where the server is torn by having tried.
+    where the server is torn by having tried. `now` is what is true of the server that ran before, until it is stopped.
     """
 
     replica: Replica
@@ -43,6 +43,7 @@ class Course:
     trial: bool = False
     otherwise: Recipe = ()
     stubborn: bool = False
+    now: str = "no server was touched"
 
     @property
     def begun(self) -> bool:
@@ -74,16 +75,19 @@ def in_place(course: Course, how: Hot) -> Course:
 
 def restarting(course: Course, failures: Sequence[Failure]) -> Course | None:
     """The course by a restart, where a draft did not come into the running server; what is done already is not done
-    again.
+    again. Who is interrupted goes no further than to its next step, and is told there what the exchange has left.
     """
     errors = [failure.error for failure in failures if isinstance(failure.error, NotSwapped | Unlike)]
     torn = any(isinstance(error, NotSwapped) and error.torn for error in errors)
-    if not course.otherwise or len(errors) < len(failures) or (course.stubborn and not torn):
+    stopped = course.interrupted.is_set()
+    if not course.otherwise or len(errors) < len(failures) or (course.stubborn and not torn and not stopped):
         return None
+    now, first = course.now, "" if stopped else "it restarts: "
     for failure in failures:
         remote, error = course.remotes[failure.host], failure.error
-        why = "; ".join(error.evidence.splitlines())
-        remote.emit("noted", f"it restarts: {error.what.removeprefix(f'{failure.host}: ')}{f': {why}' if why else ''}")
+        what, why = error.what.removeprefix(f"{failure.host}: "), "; ".join(error.evidence.splitlines())
+        remote.emit("noted", f"{first}{what}{f': {why}' if why else ''}")
+        now = what if isinstance(error, NotSwapped) else now
     cold = [*course.done, *(step.name for step in course.otherwise)]
     for remote in course.remotes.values():
         remote.place = replace(remote.place, swaps=False)
@@ -91,16 +95,17 @@ def restarting(course: Course, failures: Sequence[Failure]) -> Course | None:
             if step.name not in cold:  # else a record shows it as one that nobody has come back from
                 remote.step = step.name
                 remote.emit("step_skipped")
-    if not course.interrupted.is_set():
-        course.abort.clear()
-    return replace(course, recipe=course.otherwise, otherwise=())
+    course.abort.clear()
+    if course.interrupted.is_set():
+        course.abort.set()
+    return replace(course, recipe=course.otherwise, otherwise=(), now=now)
 
 
 def where(course: Course, step: str, at: str) -> str:
     """Where it was stopped (`at`: before a step, or in the middle of it), and what is true now."""
     if course.begun or course.recipe is VERIFY:
         return f"detached {at} {step}: the server goes on; {_ways_back(course)}"
-    now = "no server was touched"
+    now = course.now
     if "stop" in course.done:
         now = "the old server is stopped, nothing was launched"
     elif (at, step) == ("in", "stop"):

@@ -6,6 +6,7 @@ the time a client asks it, which must never hear a mixture.
 
 from __future__ import annotations
 
+import getpass
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +15,12 @@ from subprocess import Popen
 import pytest
 
 from tests import marked
-from tests.project import Done, until
+from tests.project import Done, until, with_run
 from tests.swapping import Look, Stand
 
 KEPT = "the draft was not exchanged; the old one serves on"
 TORN = "the exchange of the draft broke off: the server is paused, what is loaded is not known"
+DIED = "the server died while its draft was exchanged"
 
 
 @pytest.fixture(scope="module")
@@ -196,10 +198,46 @@ def test_a_client_that_is_told_to_end_leaves_one_whole_draft(stand: Stand, numbe
     assert stand.look().accepts != before.accepts
 
 
+# (where it is, faults, options, what is true then in the client's words, the state that `status` tells)
+INTERRUPTED: dict[str, tuple[str, dict[str, str], str, str, str]] = {
+    "it takes half of them": ("update", {"update": "half 1"}, "--hot", KEPT, "serving"),
+    "it takes nothing back": ("update", {"update": "half"}, "--hot", TORN, "torn"),
+    "it does not go on": ("continue", {"continue": "refuse"}, "", TORN, "torn"),
+    "it dies of the weights": ("update", {"update": "die"}, "", DIED, "dead"),
+}  # fmt: skip
+
+
+# each costs a start of the server: one of the two torn ones is in CI
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.full] * (name == "it takes nothing back")) for name in INTERRUPTED]
+)
+def test_ctrl_c_in_an_exchange_that_fails_says_what_is_true_and_leaves_it_so(stand: Stand, name: str) -> None:
+    moment, faults, option, words, state = INTERRUPTED[name]
+    before, launched, draft = stand.look(), stand.launched.name, str(stand.drafts[stand.other])
+    stand.faults(**faults)
+    with stand.held(moment, "restart", "profile=fake", "--ckpt", draft, *option.split()) as client:
+        client.send_signal(signal.SIGINT)
+        until(lambda: "leaves at once" in (stand.project.last / "events.jsonl").read_text(), 30, "it is heard")
+        stand.release()
+        done = ended(client)
+
+    told = " ".join(done.err.split())
+    assert (done.code, f"{words}. Run the command again" in told, f"{words}: " in told) == (130, True, True), done.err
+    assert ("no server was touched" in told, "it restarts: " in told) == (False, False), done.err
+    row = stand.project.status()
+    assert (row["state"], row["run"], row["server"]) == (state, before.run, launched)
+    if state == "torn":
+        down = stand.passes("down")
+        assert ("nothing runs" in down.err, with_run(launched)) == (False, []), down.err
+
+
 def test_a_second_operator_waits_outside(stand: Stand) -> None:
     before, other = stand.look(), stand.other
     with stand.held("update", "restart", "profile=fake", "--ckpt", str(stand.drafts[other])) as client:
         assert stand.project.status()["state"] != "serving"
+        smoke = stand.run("smoke")
+        words = f"its draft is exchanged just now, and requests wait: {getpass.getuser()}@"
+        assert (smoke.code, words in " ".join(smoke.err.split())) == (7, True), smoke.err
         second = stand.run("restart", "profile=fake", "--cold")
         stand.release()
         done = ended(client)
