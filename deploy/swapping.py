@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from deploy.checkpoint import hot
 from deploy.checks import ckpt
-from deploy.deployment import compare, drafts, weights
+from deploy.deployment import compare, drafts, secret, weights
 from deploy.deployment.state import Place, Run
 from deploy.errors import CheckFailed, ConfigError, Unlike
 from deploy.plan import Node
@@ -25,7 +26,7 @@ def against(nodes: Sequence[Node], remotes: Mapping[str, Remote], how: Hot) -> s
     CheckFailed where it would be a restart, and none is wanted.
     """
     remote = remotes[nodes[0].host.name]
-    why = next(_against(nodes, remote.place, how), "")
+    why = next(_against(nodes, remote, how), "")
     if why and how == "only":
         what = f"{remote.host.name}: its draft cannot be exchanged while it runs: {why}"
         raise CheckFailed(what, remedy=f"--ckpt names another one; {COLD}" if why == SAME else COLD)
@@ -59,8 +60,8 @@ def compared(node: Node, remote: Remote, path: str, where: Remote | None) -> Map
     return hot.sent(cases[0])
 
 
-def _against(nodes: Sequence[Node], place: Place, how: Hot) -> Iterator[str]:
-    node, current = nodes[0], place.current
+def _against(nodes: Sequence[Node], remote: Remote, how: Hot) -> Iterator[str]:
+    node, place, current = nodes[0], remote.place, remote.place.current
     running = current.node if current else None
     if current is None or running is None or not current.alive or current.stopped:
         yield compare.not_there(current)
@@ -76,17 +77,19 @@ def _against(nodes: Sequence[Node], place: Place, how: Hot) -> Iterator[str]:
         yield swap.why
     if len(nodes) > 1:
         yield "its server is on several hosts, and weights are handed over in the memory of one"
-    yield from _besides(running, node, current, place)
+    yield from _besides(running, node, current, remote)
     if swap.why and how != "only":
         yield swap.why
 
 
-def _besides(running: Node, node: Node, current: Run, place: Place) -> Iterator[str]:
-    """What differs besides the draft."""
+def _besides(running: Node, node: Node, current: Run, remote: Remote) -> Iterator[str]:
+    """What differs besides the draft. A run that is gone back to has the secrets of its time, whatever ours are."""
+    place = remote.place
     if replace(running, draft=node.draft).digest != node.digest:
         found = compare.differences(running.to_json(), replace(node, draft=running.draft).to_json())
         yield f"more than the draft differs: {'; '.join(found) or 'hooks, secrets or files'}"
-    if other := compare.others(current.manifest or {}, node, place.model):
+    secrets = next(iter(secret.of_runs([place.source], remote)), {}) if place.source else os.environ
+    if other := compare.others(current.manifest or {}, node, place.model, secrets):
         yield other
     launched, installed = (current.manifest or {}).get("engine_version"), place.engine and place.engine.installed
     if launched != installed:

@@ -46,17 +46,17 @@ def _reason(node: Node, run: Run | None, model: Mapping[str, Any]) -> str:
         return f"an exchange of the draft of run {run.id} broke off: what is loaded is not known"
     if run.manifest.get("wished") != node.digest:
         return _what_differs(run.manifest, node)
-    return others(run.manifest, node, model)
+    return others(run.manifest, node, model, os.environ)
 
 
-def others(manifest: Mapping[str, Any], node: Node, model: Mapping[str, Any]) -> str:
-    """What a run was launched with besides its node, and is otherwise now: the model's files, a secret."""
+def others(manifest: Mapping[str, Any], node: Node, model: Mapping[str, Any], values: Mapping[str, str]) -> str:
+    """What a run was launched with besides its node, and is otherwise now: the model's files, one of these secrets."""
     if (manifest.get("model") or {}).get("identity") != model.get("identity"):
         return f"the model at {node.profile.model.path} is not the one that was loaded"
     known = manifest.get("secrets") or {}
     for name in node.profile.secrets:
         # A secret that we do not have here cannot differ from what runs.
-        if name in os.environ and known.get(name) != fingerprint(known.get("salt", ""), os.environ[name]):
+        if name in values and known.get(name) != fingerprint(known.get("salt", ""), values[name]):
             return f"the secret {name} differs"
     return ""
 

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,15 @@ from deploy.events import GONE_BACK
 from tests import marked
 from tests.project import SWAPPABLE, Project, ended, free_port, until, with_run
 
+NONE: Mapping[str, str] = {}
 
-def first(project: Project, folder: Path, **fake: Any) -> dict[str, Any]:
+
+def first(project: Project, folder: Path, secrets: Mapping[str, str] = NONE, **fake: Any) -> dict[str, Any]:
     """The first run of a server that takes new weights, with the draft `one`, as `status` tells it."""
     for number, name in enumerate(("one", "two"), 1):
         marked.draft(folder / name, 4.0 - number, number)
-    project.fake(draft=str(folder / "one"), engine={"name": "sglang", "python": str(SWAPPABLE)}, fake=fake)
+    engine = {"name": "sglang", "python": str(SWAPPABLE)}
+    project.fake(draft=str(folder / "one"), engine=engine, secrets=dict(secrets), fake=fake)
     assert project.run("up", "profile=fake").code == 0
     return project.status()
 
@@ -113,6 +116,23 @@ def test_what_fails_its_gates_gives_way_to_the_one_before_in_the_same_server(pro
     now = project.status()
     assert (now["server"], now["pid"], now["loaded"]) == (served["run"], served["pid"], served["loaded"])
     assert (now["gates_hold"], now["run"].endswith(GONE_BACK)) == (True, True)
+
+
+def test_a_rollback_goes_by_the_secrets_of_that_time(project, tmp_path):
+    project.environ["SERVER_KEY"] = "first-key-123"
+    served = first(project, tmp_path, {"SERVER_KEY": "api-key"})
+    exchanged(project, tmp_path / "two")
+    project.environ["SERVER_KEY"] = "second-key-45"
+    back = project.run("rollback")
+    now = project.status()
+    assert (back.code, now["pid"], now["loaded"]) == (0, served["pid"], served["loaded"]), back.err
+
+    done = project.run("restart", "--cold", "--ckpt", str(tmp_path / "two"))
+    assert done.code == 0, done.err
+    back = project.run("rollback")
+    assert (back.code, "it restarts: the secret SERVER_KEY differs" in back.err) == (0, True), back.err
+    now = project.status()
+    assert (now["server"], now["loaded"], project.run("smoke").code) == (now["run"], served["loaded"], 0)
 
 
 def test_a_server_that_dies_of_an_exchange_is_explained_and_restarted(project, tmp_path):
