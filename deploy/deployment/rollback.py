@@ -81,8 +81,9 @@ def _named(remote: Remote, folder: str) -> Run:
 
 
 def _sources(known: list[Deployment | None]) -> list[Run | None]:
-    """The last good run of each host before its current one. Where the current one is itself a rollback, and was broken
-    off, that is done again: the run before it is the one to get away from.
+    """The last good run of each host before its current one; that itself where an exchange of its draft broke off, for
+    it is still the last that is known. Where the current one is itself a rollback, and was broken off, that is done
+    again: the run before it is the one to get away from.
     """
     current = [found.current for found in known if found and found.current]
     proven = any(run.verdict for run in current)
@@ -90,7 +91,12 @@ def _sources(known: list[Deployment | None]) -> list[Run | None]:
     broken_off = sources and not proven and any(run.alive or not run.pid for run in current)
     if broken_off:
         return [found.source if found else None for found in known]
-    return [found.previous if found else None for found in known]
+    return [_before(found) if found else None for found in known]
+
+
+def _before(found: Deployment) -> Run | None:
+    current = found.current
+    return current if current and current.torn and current.good else found.previous
 
 
 def _instead(known: list[Deployment | None]) -> str:
