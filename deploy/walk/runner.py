@@ -155,16 +155,20 @@ def _afterwards(course: Course, failures: list[Failure]) -> None:
 
 
 def _way_back(course: Course, error: DeployError) -> None:
-    """Where an earlier server was stopped for what failed, the error's remedy says how it comes back."""
+    """Where an earlier server was stopped for what failed, and stays so, the error's remedy says how it comes back: by
+    its name, since for its host it may be the current run still, and no earlier one.
+    """
     head = course.replica.head
     undone = course.recipe not in BACK and not course.trial and not {"stop", "swap"}.isdisjoint(course.done)
-    if not undone or head.profile.on_failure == "rollback" or isinstance(error, Interrupted | Locked):
+    comes_back = head.profile.on_failure == "rollback" and course.begun
+    if not undone or comes_back or isinstance(error, Interrupted | Locked):
         return
     place = course.remote(head).place
     good = place.current if place.current and place.current.good else place.previous
     if good:
         gone = "is stopped" if "stop" in course.done else "is not loaded any more"
-        way = f"the last good run, {good.id}, {gone}; this brings it back: deploy rollback profile={head.deployment}"
+        back = f"deploy rollback {good.id} profile={head.deployment}"
+        way = f"the last good run, {good.id}, {gone}; this brings it back: {back}"
         error.remedy = "\n".join(part for part in (error.remedy, way) if part)
 
 

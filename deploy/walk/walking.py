@@ -90,6 +90,9 @@ def _readers(plan: Plan, options: Options, run: str, session: Session) -> Reader
     )
     for node in plan.nodes:
         learn(node, session)
+        remote = session.remotes[node.host.name]
+        for values in secret.of_runs([remote.place.source], remote):  # one that was named may be any of its runs
+            session.hidden += values.values()
     return Readers(view, Recorder(record.runs_folder(_recorded_in(options), os.environ) / run), session.hidden)
 
 

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.project import EXAMPLES, Project, with_run
+from tests.project import EXAMPLES, Project, free_port, with_run
+
+LISTEN = """
+import os, socket, sys, time
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))), open(sys.argv[2], "w") as pid:
+    print(os.getpid(), file=pid, flush=True)
+    time.sleep(600)
+"""
 
 
 def another_draft(folder: Path) -> Path:
@@ -36,7 +48,7 @@ def test_it_goes_back_to_the_last_good_run(project: Project, tmp_path: Path, fai
     for number in range(failures):
         dead = project.run("restart", "--ckpt", str(another_draft(tmp_path / f"d{number}")), 'env.FAKE={"die_at":"kv"}')
         assert dead.code == 6, dead.err
-        assert "brings it back: deploy rollback profile=fake" in dead.err
+        assert f"brings it back: deploy rollback {good['run']} profile=fake" in dead.err
     waives_what_is_no_check(Path(good["folder"]) / "manifest.json")
     done = project.run("rollback")
     assert done.code == 0, done.err
@@ -48,16 +60,52 @@ def test_it_goes_back_to_the_last_good_run(project: Project, tmp_path: Path, fai
 
 
 def test_it_keeps_the_secrets_of_that_time(project: Project) -> None:
-    project.fake(secrets={"HF_TOKEN": "env", "SERVER_KEY": "api-key"})
-    env = {"HF_TOKEN": "first-token", "SERVER_KEY": "first-key-123"}
-    assert project.run("up", "profile=fake", env=env).code == 0
-    assert project.run("up", "profile=fake", env={"HF_TOKEN": "second", "SERVER_KEY": "second-key-45"}).code == 0
-    done = project.run("rollback")
-    assert done.code == 0, done.err
+    fails = project.folder / "fails"
+    tells = script(project.folder / "tells", f'cut -d = -f 2- "$DEPLOY_RUN_FOLDER/env" >&2; [ ! -e {fails} ]')
+    project.fake(secrets={"HF_TOKEN": "env", "SERVER_KEY": "api-key"}, hooks={"ready": [str(tells)]})
+    first = {"HF_TOKEN": "first-token", "SERVER_KEY": "first-key-123"}
+    assert project.run("up", "profile=fake", env=first).code == 0
+    named = project.status()["run"]
+    for number in ("second", "third"):
+        other = {"HF_TOKEN": f"{number}-token", "SERVER_KEY": f"{number}-key-123"}
+        assert project.run("up", "profile=fake", env=other).code == 0
+    fails.touch()
+    done = project.run("rollback", named)
+    assert (done.code, f"the ready hook {tells} ended with status 1" in done.err) == (1, True), done.err
     environ = Path(f"/proc/{with_run(project.status()['run'])[-1]}/environ").read_bytes().split(b"\0")
     assert b"HF_TOKEN=first-token" in environ
     assert "first" not in done.out + done.err
     assert project.run("smoke").code == 0
+
+
+@contextmanager
+def taking(folder: Path, port: int) -> Iterator[Path]:
+    """A `prepare` hook after which somebody else listens on a port."""
+    (folder / "listen.py").write_text(LISTEN)
+    listen = f"setsid {sys.executable} {folder}/listen.py {port} {folder}/pid >/dev/null 2>&1 </dev/null &"
+    try:
+        yield script(folder / "takes", f"{listen}\nuntil [ -s {folder}/pid ]; do sleep 0.05; done")
+    finally:
+        os.kill(int((folder / "pid").read_text()), signal.SIGKILL)
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_what_was_stopped_and_has_no_successor_is_named(project: Project, tmp_path: Path) -> None:
+    project.fake()
+    assert project.run("up", "profile=fake").code == 0
+    good, port = project.status(), free_port()
+    with taking(tmp_path, port) as hook:
+        refused = project.run("restart", f"port={port}", f"hooks.prepare=[{hook}]", "on_failure=rollback")
+    assert (refused.code, with_run(good["run"])) == (7, []), refused.err
+    words = f"rollback {good['run']} profile=fake"
+    assert f"{good['run']}, is stopped; this brings it back: deploy {words}\n" in refused.err
+    done = project.run(*words.split())
+    assert (done.code, project.status()["draft"]) == (0, good["draft"]), done.err
 
 
 def test_there_is_nothing_to_go_back_to(project: Project) -> None:
