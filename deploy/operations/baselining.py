@@ -38,14 +38,18 @@ def make(found: Running, asked: Plan, options: Options, session: Session) -> Mad
     """Make the baseline of what runs, on locked hosts.
 
     `asked` is the plan of what runs, with what this command line asks of it. What does not speculate is its own
-    baseline: nothing is restarted. DeployError where what ran before is not back.
+    baseline: nothing is restarted, but for what a trial whose client died has put in its place. DeployError where what
+    ran before is not back.
     """
+    before = restoring.seen(found, session)
     if not any(baseline.speculates(node) for node in asked.nodes):
+        back = restoring.demanded(before, restoring.restored(before, options, session)) if before.alive else ""
+        session.renew()
         courses = running.courses(asked, KEEP, session)
         running.once(asked, found, session)
         done = walking.walked(courses, asked, options, session, record.new_id())
-        return Made(done, measured(done, asked, session))
-    plain, before = without_speculation(asked), restoring.seen(found, session)
+        return Made(done, measured(done, asked, session), back)
+    plain = without_speculation(asked)
     stopped: DeployError | None = None
     try:
         made = _made(before, plain, options, session)

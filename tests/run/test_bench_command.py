@@ -103,6 +103,12 @@ def test_what_does_not_speculate_is_its_own_baseline(project: Project) -> None:
     done = project.run("bench", "--baseline", "--json")
     assert (done.code, done.json["back"], project.status()["pid"]) == (0, "", before["pid"]), done.err
     assert len(list((Path(before["folder"]).parent.parent / "baselines").iterdir())) == 1
+    with project.started("try", 'env.FAKE={"phase_seconds":{"graphs":60}},{}') as process:
+        until(lambda: project.status()["state"] == "loading")
+        process.kill()
+    done = project.run("bench", "--baseline", "--json")
+    now = project.status()
+    assert (done.code, done.json["back"], now["state"], now["why"]) == (0, now["run"], "serving", ""), done.err
 
 
 @pytest.mark.full
