@@ -82,10 +82,12 @@ class Trial:
         instead = self.before.instead if self.before else {}
         done = deploying.brought_up(wanted, self.options, self.session, How(hot=self.hot, trial=True, instead=instead))
         why = "; ".join(dict.fromkeys(word for failure in done.failures for word in tried.reasons(failure)))
+        # whoever stops it in a step that fails of itself in that moment means the whole of it as well
+        code = Interrupted.exit_code if self.session.interrupted.is_set() else done.code
         self.session.renew()
         runs = self._runs([host.name for host in wanted.hosts])
         measured = slowest(runs, self.session) if "bench" in done.ended else None
-        return Tried(candidate, done.code, why, run=done.run, runs=runs, measured=measured)
+        return Tried(candidate, code, why, run=done.run, runs=runs, measured=measured)
 
     def _runs(self, hosts: Sequence[str]) -> dict[str, Run]:
         found = {name: self.session.machines[name].current(self.deployment) for name in hosts}

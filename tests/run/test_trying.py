@@ -73,14 +73,19 @@ def test_where_none_holds_what_ran_before_is_back(project: Project) -> None:
 
 
 @pytest.mark.full
-def test_after_a_ctrl_c_what_ran_before_is_back_and_what_was_tried_is_told(project: Project) -> None:
+@pytest.mark.parametrize("fails", [False, True], ids=["while it loads", "in a step that fails of itself"])
+def test_after_a_ctrl_c_what_ran_before_is_back_and_what_was_tried_is_told(
+    project: Project, tmp_path: Path, fails: bool
+) -> None:
     project.fake(bench=BENCH)
     assert project.run("up", "profile=fake").code == 0
     before = project.status()
-    sweep = fakes({"tokens_per_second": 900}, {"phase_seconds": {"graphs": 60}}, {})
-    with project.started("try", sweep, "--json") as process:
-        until(lambda: "candidate 2 of 3" in str(project.events()) and project.status()["state"] == "loading")
+    (tmp_path / "here.at").write_text("GET /server_info" if fails else "phase graphs")
+    held = {"breakpoints": str(tmp_path), "codes": {"/server_info": 500, "/get_server_info": 500} if fails else {}}
+    with project.started("try", fakes({"tokens_per_second": 900}, held, {}), "--json") as process:
+        until((tmp_path / "here.hit").exists)
         process.send_signal(signal.SIGINT)
+        (tmp_path / "here.hit").unlink()
         out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
     assert [row["verdict"] for row in json.loads(out)["candidates"]] == ["holds", "stopped"]
