@@ -109,7 +109,7 @@ def _torn(node: Node, remote: Remote, current: Run, why: str) -> NotSwapped:
             time.sleep(GLANCE)  # no pause: who interrupts is told all the same what it has left
     if dead:
         what = "the server died while its draft was exchanged"
-        why = "\n".join(filter(None, (why, dead.what, dead.evidence)))
+        why = "\n".join(filter(None, (dead.what, why, dead.evidence)))  # the first is seen where the line is cut
     remedy = "run the command again: it restarts the server"
     return NotSwapped(f"{remote.host.name}: {what}", evidence=why, remedy=remedy, torn=True)
 
