@@ -56,15 +56,20 @@ BORDERS = {
     "altair": ["report"],
     "vl_convert": ["report"],
     "tenacity": ["transport", "steps"],
-    "click": "cli ckpt commands completion logs operations status text.tables trial walk".split(),
+    "click": "cli ckpt commands completion".split()
+    + "text.tables walk.walking logs.explaining status.watching trial.trying".split()
+    + [
+        f"operations.{name}"
+        for name in ("auditing", "benchmarking", "checking", "deploying", "evicting", "running", "surveying")
+    ],
 }
 
 # What a module of a group may import of deploy, where its layer would allow more.
 ONLY = {
-    "render": "render events errors text registry",
-    "record": "record events errors host text",
-    "facts": "facts host errors text",
-    "engines": "engines registry errors profile text host",
+    "render": "render events errors text.legible registry",
+    "record": "record events errors host text.scrub",
+    "facts": "facts host errors text.scrub",
+    "engines": "engines registry errors profile text.words host",
     "host": "host",
     "transport": "transport errors",
 }
@@ -158,8 +163,9 @@ def upward(module: Module) -> Iterator[str]:
 
 def too_far(module: Module) -> Iterator[str]:
     if module.top in ONLY:
-        allowed = {*ONLY[module.top].split(), "__init__"} - ({"__init__"} if module.top == "host" else set())
-        yield from (f"{module.name} imports {part}" for part, _ in own(module) if part not in allowed)
+        allowed = tuple(f"deploy.{name}." for name in ONLY[module.top].split())
+        named = (name for name, _ in imports(module) if name.partition(".")[0] == "deploy")
+        yield from (f"{module.name} imports {name}" for name in named if not f"{name}.".startswith(allowed))
 
 
 def beyond_a_border(module: Module) -> Iterator[str]:
@@ -255,6 +261,8 @@ RULES = [
     (upward, "profile", "if TYPE_CHECKING:\n    from deploy.plan import Plan"),
     (too_far, "render.bad", "from deploy.plan import Plan"),
     (too_far, "facts.bad", "from deploy.remote import Remote"),
+    (too_far, "facts.bad", "from deploy.text import tables"),
+    (beyond_a_border, "operations.planning", "import click"),
     (too_far, "host.bad", "from deploy import errors"),
     (beyond_a_border, "steps.bad", "import paramiko"),
     (beyond_a_border, "walk.session", "def f():\n    from rich.table import Table"),

@@ -211,7 +211,7 @@ def test_a_torn_one_is_told_as_such_and_replaced(project, served, tmp_path):
     now = project.status()
     assert (now["state"], now["loaded"], with_run(served["run"])) == ("serving", served["loaded"], [])
 
-    Path(now["folder"], "swap.json").write_text('{"new": "r9", "shm": "torch_1_x_", "since": 0}')
+    tear(now)
     back = project.run("rollback")
     assert (back.code, f"back to run {now['run']}" in back.err) == (0, True), back.err
     assert (project.status()["loaded"], with_run(now["run"])) == (served["loaded"], [])
