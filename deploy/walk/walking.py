@@ -15,6 +15,7 @@ import click
 
 from deploy import record, render
 from deploy.deployment import secret
+from deploy.deployment.state import Run
 from deploy.events import GONE_BACK, Event
 from deploy.options import Options
 from deploy.plan import Node, Plan
@@ -89,18 +90,16 @@ def _readers(plan: Plan, options: Options, run: str, session: Session) -> Reader
         stderr=sys.stderr,
     )
     for node in plan.nodes:
-        learn(node, session)
-        remote = session.remotes[node.host.name]
-        for values in secret.of_runs([remote.place.source], remote):  # one that was named may be any of its runs
-            session.hidden += values.values()
+        learn(node, session, session.remotes[node.host.name].place.source)  # one that was named may be any of its runs
     return Readers(view, Recorder(record.runs_folder(_recorded_in(options), os.environ) / run), session.hidden)
 
 
-def learn(node: Node, session: Session) -> None:
-    """Which secrets may come back from a host, to be hidden: ours, and those of the runs that it has."""
+def learn(node: Node, session: Session, source: Run | None = None) -> None:
+    """Which secrets may come back from a host, to be hidden: ours, those of the runs that it has and of the source."""
     remote, found = session.remotes[node.host.name], session.machines[node.host.name].deployments.get(node.deployment)
     session.hidden += [os.environ[name] for name in node.profile.secrets if name in os.environ]
-    for values in secret.of_runs([found.current, found.previous, found.source] if found else [], remote):
+    known = [found.current, found.previous, found.source] if found else []
+    for values in secret.of_runs([*known, source], remote):
         session.hidden += values.values()
 
 
